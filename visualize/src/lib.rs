@@ -1,15 +1,16 @@
 //! Pictures of reels.
 //!
-//! A reel is read twice: [`model::survey`] learns its devices, address ranges and end; `panels::gather` then feeds all
-//! panels in one pass. Size and memory are bounded by pixels, not by events. The fonts are built in, so the same reels
-//! give the same bytes on every machine. Stages, each of which uses only those named:
+//! A reel is read twice: [`model::survey`] finds its devices, address ranges and end; `panels::gather` then feeds all
+//! panels in one pass. Memory and output size depend on the number of pixels, not events. The fonts are built in, so
+//! the same reels give the same bytes on every machine. Stages, each of which uses only those named:
 //!
 //! * [`canvas`]: SVG, PNG, text, colours and pixel grids. Uses nothing else;
 //! * [`model`]: survey, axes, palettes and the shapes that panels fill. Uses `canvas`;
 //! * `panels`: one file per panel, and the pass that feeds them. Uses `canvas`, `model`;
 //! * `draw`: draws shapes and the page around them. Uses `canvas`, `model`, `panels`;
 //! * [`plot`]: a picture of one or more reels. Uses all of these;
-//! * [`movie`]: a film of the disk. Uses `canvas`, `model`; [`terminal`]: a picture in characters. Uses all but `plot`;
+//! * [`movie`]: a movie of the disk. Uses `canvas`, `model`; [`terminal`]: a picture in characters. Uses all but
+//!   `plot`;
 //! * [`report`]: the interactive HTML page. Uses `canvas`, `model`; [`serve`]: that page over HTTP. Uses `report`.
 
 pub mod canvas;
@@ -30,25 +31,25 @@ pub use report::{Finding, ReportOptions, report};
 
 use ioreel_traces::{ReelError, suggest::unknown};
 
-/// What can go wrong with a picture.
+/// Why a picture failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
     /// A reel cannot be read.
     #[error(transparent)]
     Reel(#[from] ReelError),
-    /// The device asked for has no requests in the reel.
+    /// The reel has no requests of the requested device.
     #[error("{reel}: no requests of device '{asked}'{hint}; devices with requests: {present}")]
     UnknownDevice {
         /// The reel's name.
         reel: String,
-        /// The device as asked for.
+        /// The requested device.
         asked: String,
         /// A device with a similar name, as [`ioreel_traces::suggest::hint`] gives it.
         hint: String,
-        /// Those there are.
+        /// The devices with requests.
         present: String,
     },
-    /// The window holds no time.
+    /// The time window is empty.
     #[error("no time between {from_s} s and {to_s} s; --from must be before --to and before the end of the reel")]
     EmptyWindow {
         /// Its start, s.
@@ -64,25 +65,25 @@ pub enum PlotError {
         /// All panels.
         present: Vec<&'static str>,
     },
-    /// A difference is of two reels.
+    /// A difference needs two reels.
     #[error("--diff needs exactly two reels, {given} given; it draws the second minus the first")]
     NotTwo {
-        /// Reels given.
+        /// Number of reels.
         given: usize,
     },
-    /// The picture would be unreasonably small or large.
+    /// The width is out of range.
     #[error("--width {width}: out of range for {columns} reels; use {least} to {most} pixels")]
     Width {
-        /// As asked for.
+        /// The requested width.
         width: u32,
-        /// Reels side by side.
+        /// Number of columns.
         columns: usize,
-        /// Least possible.
+        /// Minimum width.
         least: u32,
-        /// Most possible.
+        /// Maximum width.
         most: u32,
     },
-    /// There is nothing to make a movie of.
+    /// The reel has no data for a movie.
     #[error("{reel}: no requests of a block device, which a movie shows; `ioreel plot -o x.png` draws the operations")]
     NothingToShow {
         /// The reel's name.
@@ -93,13 +94,13 @@ pub enum PlotError {
     Movie {
         /// The file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// The rasteriser did not accept the picture.
+    /// The rasteriser failed.
     #[error("cannot render the picture: {why}; write an .svg instead")]
     Render {
-        /// What it said.
+        /// Its message.
         why: String,
     },
 }

@@ -80,8 +80,7 @@ impl List {
 pub const WINDOWS: [&str; 3] = ["5s", "30s", "run"];
 
 impl Stats {
-    /// All values: operations first, then each device. With `many`, devices are named; otherwise only the first device
-    /// is used, without its name, so that reels of different hosts can be compared.
+    /// All values: operations first, then each device.
     pub fn values(&self) -> Vec<Value> {
         let mut out = List { device: String::new(), values: Vec::new() };
         out.add("span", Unit::Ns, self.span_ns as f64);

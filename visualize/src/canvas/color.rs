@@ -1,10 +1,9 @@
-//! Colours as numbers, ramps from few to many, and what two of them make together. Which colour means what is in
-//! [`crate::canvas::theme`].
+//! Colour values, density ramps and mixing. [`crate::canvas::theme`] assigns colours to meanings.
 
 /// An RGB colour.
 pub type Rgb = [u8; 3];
 
-/// A ramp from few to many: a tint that one event can be seen by, the hue, and a shade of it.
+/// A ramp from few to many events: a tint in which one event is visible, the hue, and a shade of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ramp(pub [Rgb; 3]);
 
@@ -26,23 +25,23 @@ impl Ramp {
     }
 }
 
-/// `a` with the share `t` of `b` in it.
+/// `a` mixed with the share `t` of `b`.
 pub fn mix(a: Rgb, b: Rgb, t: f64) -> Rgb {
     std::array::from_fn(|i| (f64::from(a[i]) + (f64::from(b[i]) - f64::from(a[i])) * t).round() as u8)
 }
 
-/// The colour written as `#rrggbb`; black where it is not.
+/// Parses `#rrggbb`. Black if invalid.
 pub fn rgb(hex: &str) -> Rgb {
     let channel = |i: usize| hex.get(i..i + 2).and_then(|c| u8::from_str_radix(c, 16).ok()).unwrap_or(0);
     [channel(1), channel(3), channel(5)]
 }
 
-/// Two inks on the same paper: where reads and writes overlap it is darker than either.
+/// Two inks printed over each other: overlapping reads and writes are darker than either.
 pub fn overprint(a: Rgb, b: Rgb) -> Rgb {
     std::array::from_fn(|i| ((u32::from(a[i]) * u32::from(b[i]) + 127) / 255) as u8)
 }
 
-/// `#rrggbb`.
+/// The colour as `#rrggbb`.
 pub fn hex(c: Rgb) -> String {
     format!("#{:02x}{:02x}{:02x}", c[0], c[1], c[2])
 }

@@ -1,29 +1,29 @@
-//! The built-in typeface: DejaVu Sans, cut down to Latin and a few symbols (`assets/subset.sh`).
+//! The built-in font: DejaVu Sans, reduced to Latin and a few symbols (`assets/subset.sh`).
 
 use std::sync::OnceLock;
 
 use skrifa::{FontRef, MetadataProvider, instance::LocationRef, instance::Size};
 
-/// Its name in SVG.
+/// Font family in SVG.
 pub const FAMILY: &str = "DejaVu Sans";
 /// Upright, regular weight.
 pub const REGULAR: &[u8] = include_bytes!("../../assets/DejaVuSans.subset.ttf");
 /// Upright, bold.
 pub const BOLD: &[u8] = include_bytes!("../../assets/DejaVuSans-Bold.subset.ttf");
 
-/// What text looks like where the typeface has no glyph.
+/// Replaces characters that the font does not contain.
 const MISSING: char = '?';
 
 #[derive(Debug)]
 struct Advances {
-    /// Width of each character, in units of the font size; indexed by code point.
+    /// Width of each character in units of the font size, indexed by code point.
     widths: Vec<Option<f32>>,
 }
 
 impl Advances {
     fn of(font: &'static [u8]) -> Self {
         let mut widths = vec![None; 0x2700];
-        // The fonts are part of the program: a test reads them.
+        // The fonts are built in, and a test loads them.
         if let Ok(font) = FontRef::new(font) {
             let metrics = font.glyph_metrics(Size::new(1.0), LocationRef::default());
             for (code, glyph) in font.charmap().mappings() {
@@ -45,7 +45,7 @@ fn advances(bold: bool) -> &'static Advances {
     FACES[usize::from(bold)].get_or_init(|| Advances::of(if bold { BOLD } else { REGULAR }))
 }
 
-/// Replaces what the typeface cannot show; line ends and tabs (commands have them) become spaces.
+/// Replaces characters that the font does not contain. Line breaks and tabs, which occur in commands, become spaces.
 pub fn showable(text: &str) -> String {
     let shown = |c: char| match c {
         c if c.is_whitespace() => ' ',
@@ -55,15 +55,15 @@ pub fn showable(text: &str) -> String {
     text.trim().chars().map(shown).collect()
 }
 
-/// Width of `text` in pixels at a font size of `size` pixels.
+/// Width of `text` in pixels. `size`: font size in pixels.
 pub fn width(text: &str, size: f64, bold: bool) -> f64 {
     let face = advances(bold);
     let ems: f32 = text.chars().map(|c| face.get(c).or_else(|| face.get(MISSING)).unwrap_or(0.6)).sum();
     f64::from(ems) * size
 }
 
-/// `text`, cut in the middle with an ellipsis so that it is at most `room` pixels wide: the ends of
-/// names and commands tell more than their middles.
+/// `text`, shortened with an ellipsis in the middle to at most `room` pixels. The ends of names and commands are more
+/// useful than their middles.
 pub fn fit(text: &str, size: f64, bold: bool, room: f64) -> String {
     if width(text, size, bold) <= room {
         return text.to_owned();

@@ -1,8 +1,8 @@
-//! The density kernel: how many events touch each pixel of a grid.
+//! Counts how many events touch each cell of a grid.
 //!
-//! An event covers a rectangle of cells. It is entered as four corners of a difference grid, and one
-//! running sum at the end makes counts of them: constant work per event whatever it covers, memory by
-//! pixels alone, and exact - equal, cell by cell, to counting every rectangle out.
+//! An event covers a rectangle of cells. It is stored as four corners of a difference grid, and running sums at the end
+//! give the counts. The work per event is constant, memory depends only on the number of cells, and the result equals
+//! counting each rectangle cell by cell.
 
 use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// A range of values laid over a number of cells.
+/// A range of values divided into cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cells {
     /// Value at the start of cell 0.
@@ -26,14 +26,14 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// The cell that holds `v`: cell `i` is `[from + i·(to-from)/count, from + (i+1)·(to-from)/count)` in exact
-    /// fractions, and the last one includes `to`. None outside `[from, to]`.
+    /// The cell of `v`. Cell `i` is `[from + i·(to-from)/count, from + (i+1)·(to-from)/count)` in exact fractions; the
+    /// last one includes `to`. `None` outside `[from, to]`.
     pub fn index(&self, v: i64) -> Option<u32> {
         if v < self.from || v > self.to {
             return None;
         }
         let (offset, span) = (v.abs_diff(self.from), self.to.abs_diff(self.from).max(1));
-        // 64 bits hold the product up to 52 days in ns at 4096 pixels; beyond, the slower division does.
+        // With 4096 pixels, 64 bits are enough for 52 days in ns. Beyond, slower 128-bit division is used.
         let i = match offset.checked_mul(u64::from(self.count)) {
             Some(product) => product / span,
             None => (u128::from(offset) * u128::from(self.count) / u128::from(span)) as u64,
@@ -41,7 +41,7 @@ impl Cells {
         Some((i as u32).min(self.count - 1))
     }
 
-    /// First and last cell of what `[first, last]` covers of the range, if anything.
+    /// First and last cell that `[first, last]` covers, if any.
     pub fn span(&self, first: i64, last: i64) -> Option<(u32, u32)> {
         let (first, last) = (first.max(self.from), last.max(first).min(self.to));
         if first > last {
@@ -56,7 +56,7 @@ impl Cells {
 pub struct Grid {
     width: usize,
     height: usize,
-    /// Differences, one column and one row more than cells.
+    /// Differences, with one more column and row than there are cells.
     corners: Vec<i32>,
 }
 
@@ -67,8 +67,8 @@ impl Grid {
         Self { width, height, corners: vec![0; (width + 1) * (height + 1)] }
     }
 
-    /// Adds an event that covers columns `x.0..=x.1` and rows `y.0..=y.1`. Cells outside are an error of the
-    /// caller and count for nothing.
+    /// Adds an event that covers columns `x.0..=x.1` and rows `y.0..=y.1`. Cells outside are a bug of the caller, and
+    /// ignored.
     pub fn add(&mut self, x: (u32, u32), y: (u32, u32)) {
         let ((x0, x1), (y0, y1)) = ((x.0 as usize, x.1 as usize), (y.0 as usize, y.1 as usize));
         if x0 > x1 || y0 > y1 || x1 >= self.width || y1 >= self.height {
@@ -114,50 +114,50 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The rows `from..to` alone.
+    /// The rows `from..to`.
     pub fn rows(&self, from: usize, to: usize) -> Self {
         let to = to.min(self.height);
         let from = from.min(to);
         Self { width: self.width, height: to - from, cells: self.cells[from * self.width..to * self.width].to_vec() }
     }
 
-    /// Adds another's, of the same size.
+    /// Adds counts of the same size.
     pub fn add(&mut self, other: &Self) {
         self.cells.iter_mut().zip(&other.cells).for_each(|(a, b)| *a = a.saturating_add(*b));
     }
 
-    /// The greatest count.
+    /// The maximum count.
     pub fn max(&self) -> u32 {
         self.cells.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// Where a count lies between one event (0) and the most that any cell has (1), by logarithm.
+/// Position of a count between one event (0) and the maximum of all cells (1), on a logarithmic scale.
 pub fn log_density(count: u32, max: u32) -> f64 {
     if count <= 1 || max <= 1 { 0.0 } else { f64::from(count).ln() / f64::from(max).ln() }
 }
 
-/// What is seen where several layers have events.
+/// How layers are combined where several have events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blend {
-    /// All of them, as inks over each other.
+    /// All, like inks printed over each other.
     Overprint,
-    /// The one with most events; of equals the first.
+    /// The one with most events; the first if equal.
     Most,
-    /// The last that has any.
+    /// The last one with any.
     Last,
 }
 
-/// A layer of a raster: counts, their colours, and the count that is the far end of the ramp.
+/// A layer of a raster: counts, their colours, and the count at the end of the ramp.
 pub type Inked<'a> = (&'a Counts, Ramp, u32);
 
-/// The colour of every cell, none where there is no event.
+/// The colour of every cell. `None` without events.
 pub fn colors(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Vec<Option<Rgb>> {
     let cells = layers.first().map_or(0, |(c, ..)| c.cells.len());
     let mut colors: Vec<Option<Rgb>> = vec![None; cells];
     let mut most = vec![0u32; if blend == Blend::Most { cells } else { 0 }];
     for (counts, ramp, max) in layers {
-        // Few counts are many cells: a logarithm each would cost more than reading the reel.
+        // Many cells share few counts. Computing a logarithm for each cell would take longer than reading the reel.
         let mut known: Vec<Option<Rgb>> = vec![None; 256];
         for (i, (color, count)) in colors.iter_mut().zip(&counts.cells).enumerate().filter(|(_, (_, n))| **n > 0) {
             let paint = || ramp.at(log_density(*count, *max));
@@ -176,7 +176,7 @@ pub fn colors(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Vec<Option<R
     colors
 }
 
-/// A PNG of layers; row 0 of the counts is at the top. Cells with no event are transparent.
+/// A PNG of layers. Row 0 is at the top. Cells without events are transparent.
 pub fn png(layers: &[Inked<'_>], blend: Blend, theme: &Theme) -> Result<Vec<u8>> {
     let failed = |why: &str| PlotError::Render { why: why.into() };
     let Some((first, ..)) = layers.first() else { return Err(failed("no layers")) };
@@ -226,7 +226,7 @@ mod tests {
             let at = [-1, 0, 99, 100, 999, 1000, 1001].map(|v| c.index(base + v));
             assert_eq!(at, [None, Some(0), Some(0), Some(1), Some(9), Some(9), None]);
         }
-        // More cells than values, and a span whose product with the cells needs 128 bits.
+        // More cells than values, and a span that needs 128-bit multiplication.
         let few = Cells { from: 0, to: 3, count: 12 };
         assert_eq!([0, 1, 2, 3].map(|v| few.index(v)), [Some(0), Some(4), Some(8), Some(11)]);
         let wide = Cells { from: 0, to: 1 << 62, count: 1 << 12 };

@@ -1,4 +1,4 @@
-//! SVG to PNG, with the built-in typeface and no other.
+//! Converts SVG to PNG with the built-in font.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use resvg::{
 
 use crate::{PlotError, Result, canvas::font};
 
-/// The built-in faces, read once: a movie draws its clock for every frame.
+/// The built-in fonts, loaded once, because a movie draws its clock in every frame.
 fn options() -> Options<'static> {
     static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     let fonts = FONTS.get_or_init(|| {
@@ -36,13 +36,13 @@ fn pixels(svg: &str, width: u32, height: u32) -> Result<Pixmap> {
     Ok(map)
 }
 
-/// The picture as PNG, one pixel per SVG unit.
+/// The picture as PNG, with one pixel per SVG unit.
 pub fn png(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
     pixels(svg, width, height)?.encode_png().map_err(|e| PlotError::Render { why: e.to_string() })
 }
 
-/// A raster as PNG. Its pixels must be opaque or nothing at all: then what tiny-skia holds, colours times opacity, is what PNG
-/// wants. Compressed quickly, since on its way to a picture it is unpacked again at once.
+/// A raster as PNG. Its pixels must be opaque or fully transparent; then tiny-skia's premultiplied colours are valid
+/// for PNG. Compressed fast, because the picture decompresses it again.
 pub(crate) fn encode(map: &Pixmap) -> Result<Vec<u8>> {
     let failed = |e: png::EncodingError| PlotError::Render { why: e.to_string() };
     let mut out = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn encode(map: &Pixmap) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The picture as RGB, row by row; it must be opaque.
+/// The picture as RGB, row by row. It must be opaque.
 pub(crate) fn rgb(svg: &str, width: u32, height: u32) -> Result<Vec<u8>> {
     Ok(pixels(svg, width, height)?.pixels().iter().flat_map(|p| [p.red(), p.green(), p.blue()]).collect())
 }

@@ -1,12 +1,12 @@
-//! Ticks and numbers on axes.
+//! Ticks and number formats of axes.
 
-/// The least of 1, 2, 5, 10, … (any power of ten) that is at least `least`.
+/// The smallest of 1, 2, 5, 10, … (times any power of ten) that is at least `least`.
 pub fn nice_step(least: f64) -> f64 {
     if !least.is_finite() || least <= 0.0 {
         return 1.0;
     }
     let decade = 10f64.powf(least.log10().floor());
-    // A hair of slack: 0.1 + 0.2 must not climb to the next step.
+    // Tolerance for rounding errors: 0.1 + 0.2 must not select the next step.
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * decade).find(|s| *s >= least * (1.0 - 1e-9)).unwrap_or(10.0 * decade)
 }
 
@@ -17,32 +17,32 @@ pub struct ValueScale {
     pub bottom: f64,
     /// The top.
     pub top: f64,
-    /// Between ticks.
+    /// Distance between ticks.
     pub step: f64,
 }
 
 impl ValueScale {
-    /// An axis that holds `most` with about `ticks` ticks.
+    /// An axis up to `most` with about `ticks` ticks.
     pub fn new(most: f64, ticks: u32) -> Self {
         let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
         let step = nice_step(most / f64::from(ticks.max(1)));
         Self { bottom: 0.0, top: (most / step * (1.0 - 1e-9)).ceil() * step, step }
     }
 
-    /// An axis of differences of up to `most` either way.
+    /// An axis of differences from `-most` to `most`.
     pub fn signed(most: f64, ticks: u32) -> Self {
         let scale = Self::new(most, (ticks / 2).max(1));
         Self { bottom: -scale.top, ..scale }
     }
 
-    /// The ticks, from the bottom to the top.
+    /// The ticks, from bottom to top.
     pub fn ticks(&self) -> Vec<f64> {
         let steps = (self.top / self.step).round() as i64;
         let first = if self.bottom < 0.0 { -steps } else { 0 };
         (first..=steps).map(|i| i as f64 * self.step).collect()
     }
 
-    /// A tick's label.
+    /// Label of a tick.
     pub fn label(&self, v: f64) -> String {
         let (v, unit, step) = match self.top {
             t if t >= 2e6 => (v / 1e6, "M", self.step / 1e6),
@@ -53,7 +53,7 @@ impl ValueScale {
     }
 }
 
-/// Decimals that show multiples of `step` exactly, at most 9.
+/// Number of decimals that show multiples of `step` exactly, at most 9.
 pub fn decimals(step: f64) -> usize {
     (0..9)
         .find(|d| {
@@ -63,7 +63,7 @@ pub fn decimals(step: f64) -> usize {
         .unwrap_or(9)
 }
 
-/// A unit of time for an axis: its name, and ns in it.
+/// Time unit of an axis: its name and its length in ns.
 pub fn time_unit(span_ns: i64) -> (&'static str, f64) {
     match span_ns {
         ..2_000 => ("ns", 1.0),
@@ -75,11 +75,11 @@ pub fn time_unit(span_ns: i64) -> (&'static str, f64) {
     }
 }
 
-/// Ticks of `[from_ns, to_ns]` with about `count` of them: time and label.
+/// About `count` ticks for `[from_ns, to_ns]`: time and label.
 pub fn time_ticks(from_ns: i64, to_ns: i64, count: u32) -> Vec<(i64, String)> {
     let span_ns = to_ns.saturating_sub(from_ns).max(1);
     let (_, unit) = time_unit(span_ns);
-    // Nothing is finer than a nanosecond.
+    // Steps are at least one nanosecond.
     let step = nice_step(span_ns as f64 / unit / f64::from(count.max(1))).max(1.0 / unit);
     let first = (from_ns as f64 / unit / step).ceil();
     (0..=count * 6)
@@ -94,7 +94,7 @@ pub fn duration(ns: i64) -> String {
     let v = ns as f64;
     let (v, unit) = match ns.abs() {
         0..1_000 => (v, "ns"),
-        // What three digits round to a thousand is one of the next unit.
+        // A value that rounds to 1000 uses the next unit.
         1_000..999_500 => (v / 1e3, "µs"),
         999_500..999_500_000 => (v / 1e6, "ms"),
         _ => (v / 1e9, "s"),

@@ -1,5 +1,5 @@
-//! SVG by hand: a few elements, numbers with at most two decimals, text escaped. Nothing here
-//! depends on anything but its arguments, so that equal pictures are equal bytes.
+//! Writes SVG: a few elements, numbers with at most two decimals, escaped text. The output depends only on the
+//! arguments, so equal pictures have equal bytes.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::canvas::font;
 
-/// A picture being written.
+/// An SVG picture under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Svg {
     body: String,
 }
 
-/// Where a text's x is.
+/// Horizontal anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// At its left end.
@@ -24,7 +24,7 @@ pub enum Anchor {
     End,
 }
 
-/// How a text looks.
+/// Text style.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Font size, px.
@@ -60,10 +60,10 @@ impl Area {
     }
 }
 
-/// A number with at most two decimals and no trailing zeroes.
+/// A number with at most two decimals, without trailing zeroes.
 pub fn number(v: f64) -> String {
     let v = (v * 100.0).round() / 100.0;
-    // -0 and NaN would differ from run to run only by their cause; neither belongs in a picture.
+    // -0 and NaN would make equal pictures differ.
     if v == 0.0 || !v.is_finite() { "0".into() } else { format!("{v}") }
 }
 
@@ -82,15 +82,15 @@ fn escape(text: &str) -> String {
 }
 
 impl Svg {
-    /// One element. Writing to a `String` cannot fail.
+    /// Writes one element. Writing to a `String` cannot fail.
     fn put(&mut self, element: std::fmt::Arguments<'_>) {
         let _ = self.body.write_fmt(element);
         self.body.push('\n');
     }
 
-    /// A filled rectangle, nothing when it has no size; `opacity` 0 to 1.
+    /// A filled rectangle, or nothing if it is empty. `opacity`: 0 to 1.
     pub fn rect(&mut self, a: Area, fill: &str, opacity: f64) {
-        // Less than half a hundredth of a pixel is written as 0, which is no valid size.
+        // Less than 0.005 would be written as 0, which is not a valid size.
         if a.w < 0.005 || a.h < 0.005 {
             return;
         }
@@ -99,13 +99,13 @@ impl Svg {
         self.put(format_args!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="{fill}"{opacity}/>"#));
     }
 
-    /// An outlined rectangle, its line inside whole pixels.
+    /// A rectangle outline on whole pixels.
     pub fn frame(&mut self, a: Area, stroke: &str) {
         let (x, y, w, h) = (number(a.x - 0.5), number(a.y - 0.5), number(a.w + 1.0), number(a.h + 1.0));
         self.put(format_args!(r#"<rect x="{x}" y="{y}" width="{w}" height="{h}" fill="none" stroke="{stroke}"/>"#));
     }
 
-    /// A straight line; `dash` is empty for a solid one.
+    /// A straight line. An empty `dash` means solid.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64, dash: &str) {
         let [x1, y1, x2, y2, w] = [from.0, from.1, to.0, to.1, width].map(number);
         let dash = if dash.is_empty() { String::new() } else { format!(r#" stroke-dasharray="{dash}""#) };
@@ -114,7 +114,7 @@ impl Svg {
         ));
     }
 
-    /// A path with path data `d`; `dash` is empty for a solid line.
+    /// A path with path data `d`. An empty `dash` means solid.
     pub fn path(&mut self, d: &str, fill: &str, fill_opacity: f64, stroke: &str, width: f64, dash: &str) {
         let (o, w) = (number(fill_opacity), number(width));
         let dash = if dash.is_empty() { String::new() } else { format!(r#" stroke-dasharray="{dash}""#) };
@@ -123,8 +123,8 @@ impl Svg {
         ));
     }
 
-    /// A line of text on the baseline `at`. Its length is fixed to what the built-in typeface gives it, so
-    /// that the layout holds in a viewer that does not load embedded fonts.
+    /// A line of text with baseline `at`. Its length is fixed to that of the built-in font, so that the layout is right
+    /// in viewers that do not load embedded fonts.
     pub fn text(&mut self, at: (f64, f64), text: &str, style: Style, anchor: Anchor) {
         if text.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Svg {
         ));
     }
 
-    /// A PNG, shown with one of its pixels to one unit and never smoothed.
+    /// A PNG, one pixel per unit, without smoothing.
     pub fn image(&mut self, a: Area, png: &[u8]) {
         let (x, y, w, h) = (number(a.x), number(a.y), number(a.w), number(a.h));
         let data = STANDARD.encode(png);
@@ -151,12 +151,12 @@ impl Svg {
         ));
     }
 
-    /// Everything of another, on top.
+    /// Appends another picture on top.
     pub fn append(&mut self, other: &Self) {
         self.body.push_str(&other.body);
     }
 
-    /// The document. `fonts` embeds the typeface for viewers; the built-in rasteriser has it anyway.
+    /// The document. `fonts` embeds the font for viewers; the built-in rasteriser does not need it.
     pub fn document(&self, width: u32, height: u32, fonts: bool) -> String {
         let family = font::FAMILY;
         let mut out = format!(

@@ -1,8 +1,8 @@
-//! Light and dark: every colour of a picture, by what it means.
+//! Light and dark themes: every colour of a picture, by meaning.
 
 use crate::canvas::color::{self, Ramp, Rgb};
 
-/// What a colour stands for.
+/// Meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ink {
     /// Reads.
@@ -13,25 +13,25 @@ pub enum Ink {
     Flush,
     /// Discards, zeroing, metadata calls.
     Other,
-    /// What none of these is.
+    /// Everything else.
     Grey,
-    /// As dark as text.
+    /// Text colour.
     Text,
     /// The area of `seeks.sw64k`.
     Seek,
-    /// A category by rank: a process, a file, a class, a reel.
+    /// A category by rank: process, file, class or reel.
     Hue(usize),
-    /// A step from little to much.
+    /// A step between low and high.
     Heat(usize),
 }
 
-/// Hues there are: as many categories are told apart; the rest is grey.
+/// Number of hues. Further categories are grey.
 pub const HUES: usize = 7;
 /// Steps of [`Ink::Heat`].
 pub const HEATS: usize = 5;
 
-/// The colours of one theme. Inks are Okabe and Ito's set, distinguishable with every common colour blindness, or lie
-/// between them; steps are viridis'.
+/// The colours of a theme. Inks are from the palette of Okabe and Ito, which is distinguishable with all common colour
+/// blindnesses, or mixtures of it. Steps are from viridis.
 #[derive(Debug)]
 pub struct Theme {
     /// Light on dark.
@@ -48,13 +48,13 @@ pub struct Theme {
     pub grid: &'static str,
     /// Losses and errors.
     pub alarm: &'static str,
-    /// Named moments.
+    /// Named markers.
     pub mark: &'static str,
-    /// Moments at which clocks disagree.
+    /// Clock jumps.
     pub clock: &'static str,
-    /// Wash over the time of settling.
+    /// Tint over the settling time.
     pub shade: &'static str,
-    /// Between bands of an axis; behind heads of tables.
+    /// Between the bands of an axis, and behind table headers.
     pub gap: &'static str,
     /// Behind the strip of flushes.
     pub strip: &'static str,
@@ -63,7 +63,7 @@ pub struct Theme {
     heats: [&'static str; HEATS],
 }
 
-/// On white.
+/// The light theme.
 pub static LIGHT: Theme = Theme {
     dark: false,
     paper: "#ffffff",
@@ -82,7 +82,7 @@ pub static LIGHT: Theme = Theme {
     heats: ["#a5d32f", "#35b779", "#21908d", "#3b528b", "#440154"],
 };
 
-/// On nearly black.
+/// The dark theme.
 pub static DARK: Theme = Theme {
     dark: true,
     paper: "#11151b",
@@ -117,7 +117,7 @@ impl Theme {
         }
     }
 
-    /// The colours from one event to many: on white they darken, on black they brighten.
+    /// The ramp from one event to many: darker on white, brighter on black.
     pub fn ramp(&self, ink: Ink) -> Ramp {
         if !self.dark {
             match ink {
@@ -132,9 +132,9 @@ impl Theme {
         let (few, many, share) =
             if self.dark { (color::rgb(self.paper), [255, 255, 255], 0.52) } else { ([255; 3], [0; 3], 0.58) };
         match ink {
-            // A step is its own colour, however many there are.
+            // A step has the same colour for any count.
             Ink::Heat(_) => Ramp([c, c, c]),
-            // Hues stay what they are: two reels over each other must not end in black.
+            // Hues vary little, because two reels over each other must not become black.
             Ink::Hue(_) => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.3)]),
             _ => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.58)]),
         }

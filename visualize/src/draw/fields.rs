@@ -1,4 +1,4 @@
-//! Densities over time and a second axis.
+//! Draws densities over time and a second axis.
 
 use super::settle_shade;
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 /// Height of the strip of flushes.
 const STRIP: f64 = 7.0;
 
-/// Cuts axes of durations to the octaves that any of the fields uses, the same for all.
+/// Limits axes of durations to the octaves that any of the fields uses, the same for all.
 pub(crate) fn cut_to_use(fields: &mut [&mut Field]) {
     let whole = |f: &Field| matches!(f.rows, Rows::Octaves { low: 0, high: OCTAVE_ROWS });
     if fields.is_empty() || !fields.iter().all(|f| whole(f)) {
@@ -54,19 +54,19 @@ pub(crate) fn cut_to_use(fields: &mut [&mut Field]) {
     }
 }
 
-/// Draws one panel of them.
+/// Draws a panel of densities.
 pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> Result<()> {
     let fields: Vec<Option<&Field>> =
         shapes.iter().map(|s| if let Some(Shape::Field(f)) = s { Some(f) } else { None }).collect();
     let some = || fields.iter().flatten();
     let strip = some().any(|f| f.strip.is_some());
     let row_px = some().map(|f| f.rows.row_px(spec.height)).min().unwrap_or(1);
-    // Without anything there is room for saying so.
+    // An empty panel has space for a message.
     let height = some().map(|f| f.rows.count() * row_px).max().unwrap_or(1).max(40);
     let (y, heading) = p.panel(f64::from(height), if strip { STRIP + 4.0 } else { 0.0 }, true);
     let most = some().flat_map(|f| &f.layers).filter(|l| !l.flat).map(|l| l.counts.max()).max().unwrap_or(0).max(1);
     let most_strip = some().filter_map(|f| f.strip.as_ref()).map(|l| l.counts.max()).max().unwrap_or(0);
-    // Reels of very different lengths have axes of their own: what stands beside the heading must be true of all.
+    // Reels of very different lengths have separate periods. The text beside the heading must be true for all.
     let mut periods: Vec<i64> = some().filter_map(|f| period(f)).collect();
     periods.dedup();
     let own_axes = periods.len() > 1;
@@ -77,7 +77,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     };
     let entries = legend(p, &fields, most, row_px);
     frame::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
-    // The axis that all share is labelled left of the first column, whatever that has to show.
+    // The shared axis is labelled left of the first column, even if that column is empty.
     if let (Some(first), Some(column), false) = (some().next(), p.columns.first(), own_axes) {
         let left = column.x - 8.0;
         for (below, label) in first.rows.ticks(row_px) {
@@ -104,12 +104,12 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     Ok(())
 }
 
-/// The period of an axis of phases.
+/// The period of a phase axis.
 fn period(field: &Field) -> Option<i64> {
     if let Rows::Phase { period_ns, .. } = field.rows { Some(period_ns) } else { None }
 }
 
-/// What stands beside the heading.
+/// The text beside the heading.
 fn unit(spec: &Spec, field: &Field) -> String {
     let axis = match &field.rows {
         Rows::Offsets(axis) => {
@@ -158,7 +158,7 @@ fn legend(p: &Painter, fields: &[Option<&Field>], most: u32, row_px: u32) -> Vec
     entries
 }
 
-/// What the ramps span, in words.
+/// Description of the ramp's range.
 fn density(most: u32, cell_px: u32, row_px: u32) -> String {
     let cell = if cell_px * row_px == 1 { "pixel".into() } else { format!("{cell_px}×{row_px} pixels") };
     if most <= 1 { format!("1 per {cell}") } else { format!("1 to {} per {cell} (log)", count(u64::from(most))) }
@@ -167,7 +167,7 @@ fn density(most: u32, cell_px: u32, row_px: u32) -> String {
 fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, most: (u32, u32)) -> Result<()> {
     let theme = p.pen.theme;
     let height = f64::from(field.rows.count() * row_px);
-    // A shorter one of lanes does not fill its plot.
+    // A field with fewer lanes does not fill its plot.
     let filled = Area { h: height, ..area };
     for (below, _) in field.rows.ticks(row_px) {
         let at = area.y + below.round().min(height - 1.0) + 0.5;

@@ -1,4 +1,4 @@
-//! Parts that panels are made of: frames, grids, stepped lines, legends, shades.
+//! Parts of panels: frames, grids, stepped lines, legends, shades.
 
 use std::fmt::Write;
 
@@ -15,28 +15,28 @@ use crate::canvas::{
 
 /// Size of tick labels and legends, px.
 pub(crate) const SMALL: f64 = 12.0;
-/// Pixels between two labels of the time axis, about.
+/// Approximate distance between labels of the time axis, px.
 const TIME_TICK_PX: f64 = 75.0;
 
-/// Share of a heading's room that the unit may take; the rest is the legend's.
+/// Maximum share of a heading's width for the unit. The legend gets the rest.
 const MOST_UNIT: f64 = 0.62;
 
-/// Width of a legend's label where there is no room for all of it, px.
+/// Width of a shortened legend label, px.
 const CUT_LABEL: f64 = 120.0;
 
-/// The theme, and the styles of text that follow from it.
+/// The theme and its text styles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen {
     pub(crate) theme: &'static Theme,
 }
 
 impl Pen {
-    /// Text of axes and legends.
+    /// Style of axes and legends.
     pub(crate) fn tick(&self) -> Style {
         Style { size: SMALL, bold: false, fill: self.theme.faint }
     }
 
-    /// Names of panels.
+    /// Style of panel headings.
     pub(crate) fn heading(&self) -> Style {
         Style { size: 13.5, bold: true, fill: self.theme.ink }
     }
@@ -45,27 +45,27 @@ impl Pen {
 /// One entry of a legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// What the eye looks for.
+    /// The symbol.
     pub(crate) key: Key,
-    /// What it means.
+    /// Its meaning.
     pub(crate) label: String,
 }
 
-/// The sign in a legend.
+/// The symbol of a legend entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
-    /// A line of this colour, width and dashes.
+    /// A line: colour, width, dashes.
     Line(&'static str, f64, &'static str),
     /// A ramp from few to many.
     Ramp(Ramp),
 }
 
-/// Pixel of a time.
+/// Horizontal position of a time, px.
 pub(crate) fn time_x(area: Area, time: Cells, t_ns: i64) -> f64 {
     area.x + (t_ns - time.from) as f64 / (time.to - time.from).max(1) as f64 * area.w
 }
 
-/// Time ticks that fit the area.
+/// Time ticks for the area.
 pub(crate) fn ticks_of(area: Area, time: Cells) -> Vec<(f64, String)> {
     let count = (area.w / TIME_TICK_PX).max(2.0) as u32;
     time_ticks(time.from, time.to, count).into_iter().map(|(t, label)| (time_x(area, time, t), label)).collect()
@@ -79,7 +79,7 @@ pub(crate) fn paper(svg: &mut Svg, pen: &Pen, area: Area, time: Cells) {
     }
 }
 
-/// Horizontal grid of values, with labels on the left where `labels`.
+/// Horizontal grid of values, with labels on the left if `labels`.
 pub(crate) fn value_grid(svg: &mut Svg, pen: &Pen, area: Area, scale: ValueScale, labels: bool) {
     for v in scale.ticks() {
         let y = area.bottom() - (v - scale.bottom) / (scale.top - scale.bottom) * area.h;
@@ -93,17 +93,17 @@ pub(crate) fn value_grid(svg: &mut Svg, pen: &Pen, area: Area, scale: ValueScale
     }
 }
 
-/// Where the steps of a line stand.
+/// Horizontal positions of the steps of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Places {
-    /// At bins of time.
+    /// Time bins.
     Time(Cells, Bins),
-    /// At so many slots of equal width.
+    /// Slots of equal width.
     Slots(usize),
 }
 
 impl Places {
-    /// Left edge of place `i`, px; of the place after the last, its right edge.
+    /// Left edge of position `i`, px; after the last position, its right edge.
     pub(crate) fn x(&self, area: Area, i: usize) -> f64 {
         match self {
             Self::Time(time, bins) if i < bins.count() => time_x(area, *time, bins.edges_ns(i).0),
@@ -113,19 +113,19 @@ impl Places {
     }
 }
 
-/// How steps look.
+/// Style of a stepped line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stroke {
     pub(crate) color: &'static str,
-    /// Its width, px; none where it is 0.
+    /// Its width, px. 0 draws no line.
     pub(crate) width: f64,
     pub(crate) dash: &'static str,
-    /// How opaque the area between the line and its base is tinted, if it is.
+    /// Opacity of the area between line and base, if it is filled.
     pub(crate) fill: Option<f64>,
 }
 
-/// A line of steps, one per place, at heights `y` px from the top of the picture; where that is no number, there is a gap. The
-/// tinted area reaches to `base`. Size is bounded by places; neighbours of equal height are one step.
+/// A stepped line, one step per position, at `y` px from the top of the picture. NaN leaves a gap. The filled area
+/// extends to `base`. Equal neighbours are joined, and the output size depends on the number of positions.
 pub(crate) fn steps(
     svg: &mut Svg,
     area: Area,
@@ -171,7 +171,7 @@ pub(crate) fn steps(
     }
 }
 
-/// Name of a panel with its unit, on the left, and its legend on the right.
+/// Heading of a panel: name and unit on the left, legend on the right.
 pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &str, entries: &[Entry]) {
     let y = area.y - 9.0;
     svg.text((area.x, y), name, pen.heading(), Anchor::Start);
@@ -187,7 +187,7 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
         let each = entries.iter().map(|e| key_width(e.key) + font::width(&e.label, SMALL, false) + 18.0);
         each.sum::<f64>() - 18.0
     };
-    // Where there is no room for all, names are cut, and then the last are left out.
+    // If there is too little space, names are shortened first, then the last ones are omitted.
     let mut entries = entries.to_vec();
     if wide(&entries) > area.right() - left {
         entries.iter_mut().for_each(|e| e.label = font::fit(&e.label, SMALL, false, CUT_LABEL));
@@ -213,7 +213,7 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
     }
 }
 
-/// A note in a plot's upper right corner, on paper of its own.
+/// A note in the upper right corner of a plot, with a background.
 pub(crate) fn corner(svg: &mut Svg, pen: &Pen, area: Area, text: &str) {
     let text = &font::fit(text, 11.0, false, (area.w - 12.0).max(0.0));
     let wide = font::width(text, 11.0, false) + 6.0;
@@ -221,16 +221,16 @@ pub(crate) fn corner(svg: &mut Svg, pen: &Pen, area: Area, text: &str) {
     svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..pen.tick() }, Anchor::End);
 }
 
-/// What is said where a reel has nothing for a panel.
+/// The message in a plot without data.
 pub(crate) fn nothing(svg: &mut Svg, pen: &Pen, area: Area, why: &str) {
     svg.text((area.x + area.w / 2.0, area.y + area.h / 2.0 + 4.0), why, pen.tick(), Anchor::Middle);
 }
 
-/// Time labels under the last panel.
+/// Time labels below the last panel.
 pub(crate) fn time_axis(svg: &mut Svg, pen: &Pen, area: Area, time: Cells, caption: &str) {
     for (x, label) in ticks_of(area, time) {
         svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 5.0), pen.theme.frame, 1.0, "");
-        // Labels at the edges stay inside, lest they meet those of the next column.
+        // Labels at the edges stay inside, so that they do not overlap with the next column.
         let half = font::width(&label, SMALL, false) / 2.0;
         let x = x.clamp(area.x + half - 4.0, (area.right() - half).max(area.x + half - 4.0));
         svg.text((x, area.bottom() + 19.0), &label, pen.tick(), Anchor::Middle);

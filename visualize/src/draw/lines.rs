@@ -1,4 +1,4 @@
-//! Values over time: one scale for all columns.
+//! Draws values over time, with a common scale for all columns.
 
 use super::settle_shade;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     panels::panel::Spec,
 };
 
-/// Heights of a line in each bin, and of what is under it; the lines before it are what it may be stacked on.
+/// Heights of a line in each bin, and of its base: the previous lines if stacked.
 struct Heights {
     top: Vec<f64>,
     base: Vec<f64>,
@@ -41,12 +41,12 @@ fn heights(lines: &Lines, area: Area, scale: ValueScale) -> Vec<Heights> {
         .collect()
 }
 
-/// What a line is drawn with.
+/// Stroke of a line.
 pub(super) fn stroke(theme: &Theme, line: &Line) -> Stroke {
     Stroke { color: theme.color(line.ink), width: line.width, dash: line.dash, fill: line.fill }
 }
 
-/// The legend of lines, each once.
+/// The legend, without duplicates.
 pub(super) fn legend<'a>(theme: &Theme, lines: impl Iterator<Item = &'a Line>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for line in lines {
@@ -58,7 +58,7 @@ pub(super) fn legend<'a>(theme: &Theme, lines: impl Iterator<Item = &'a Line>) -
     entries
 }
 
-/// Draws one panel of them.
+/// Draws a panel of lines.
 pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let theme = p.pen.theme;
     let all: Vec<Option<&Lines>> =
@@ -93,7 +93,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
             let base = |i: usize| h.base.get(i).copied().unwrap_or(area.bottom());
             frame::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
         }
-        // One scale for all may leave little to see of a slower one.
+        // With a common scale, a slower reel may be hard to see, so its maximum is printed.
         let peak = (all.len() > 1).then(|| {
             let peak = lines.lines.iter().flat_map(|l| l.values.iter().copied()).filter(|v| v.is_finite());
             format!("peak {}", quantity(peak.fold(0.0, f64::max)))

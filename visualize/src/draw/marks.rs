@@ -1,4 +1,4 @@
-//! Named moments (`ioreel mark`): a line through all panels of a column, its name above them.
+//! Draws named markers (`ioreel mark`): a line through all panels of a column, with the name above.
 
 use ioreel_traces::manifest::Mark;
 
@@ -16,25 +16,25 @@ use crate::{
 
 /// Height of a row of names, px.
 const ROW: f64 = 15.0;
-/// Rows of names at most; a mark that fits into none has its line alone.
+/// Maximum number of rows of names. A marker without space for its name has only a line.
 const MOST_ROWS: usize = 3;
-/// Width of a name at most, px.
+/// Maximum width of a name, px.
 const NAME_ROOM: f64 = 180.0;
-/// Marks drawn at most, in each column: more would be a picture of lines.
+/// Maximum number of markers per column.
 const MOST_MARKS: usize = 200;
 
-/// A mark with its place.
+/// A marker with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    /// When.
+    /// Time of the marker.
     ns: i64,
-    /// What fits of its name.
+    /// Its name, shortened if necessary.
     label: String,
-    /// Row of names from the bottom, where it has one.
+    /// Row of its name, from the bottom. `None` without space.
     row: Option<usize>,
 }
 
-/// The marks within a time axis `width` px wide, each with the lowest row in which its name is free of others.
+/// The markers on a time axis `width` px wide, each with the lowest row that has space for its name.
 pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
     let mut inside: Vec<&Mark> = marks.iter().filter(|m| m.ns >= time.from && m.ns <= time.to).collect();
     inside.sort_by_key(|m| m.ns);
@@ -46,7 +46,7 @@ pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
         .map(|m| {
             let label = font::fit(&font::showable(&m.name), SMALL, false, NAME_ROOM.min(width));
             let wide = font::width(&label, SMALL, false);
-            // At the right edge a name stands left of where it would.
+            // Near the right edge, a name moves to the left.
             let left = (frame::time_x(axis, time, m.ns) - 2.0).min(width - wide);
             let row = ends.iter().position(|end| *end <= left);
             if let Some(row) = row {
@@ -57,14 +57,14 @@ pub(crate) fn place(marks: &[Mark], time: Cells, width: f64) -> Vec<Placed> {
         .collect()
 }
 
-/// Height that the names of all columns need above the first panel.
+/// Height needed above the first panel for the names of all columns.
 pub(crate) fn height(columns: &[Column]) -> f64 {
     let rows = columns.iter().flat_map(|c| &c.marks).filter_map(|m| m.row).map(|r| r + 1).max();
     rows.unwrap_or(0) as f64 * ROW
 }
 
 impl Painter {
-    /// Draws them: names upwards from `bottom`, lines through `plots`.
+    /// Draws the markers: names upwards from `bottom`, lines through `plots`.
     pub(crate) fn named_moments(&mut self, bottom: f64) {
         let theme = self.pen.theme;
         for c in &self.columns {
@@ -84,7 +84,7 @@ impl Painter {
                 let wide = font::width(&mark.label, SMALL, false);
                 let left = (frame::time_x(column, c.time, mark.ns) - 2.0).min(c.x + c.w - wide).max(c.x);
                 let y = bottom - row as f64 * ROW;
-                // Names of upper rows have their stems pass behind those of lower ones.
+                // A background, so that stems of upper rows do not cross names of lower rows.
                 self.svg.rect(Area { x: left - 1.0, y: y - 10.0, w: wide + 2.0, h: 13.0 }, theme.paper, 0.85);
                 self.svg.text((left, y), &mark.label, Style { fill: theme.mark, ..self.pen.tick() }, Anchor::Start);
             }

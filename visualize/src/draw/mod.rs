@@ -4,7 +4,7 @@
 //!
 //! * `painter` lays out the page; `frame` draws frames, grids, legends and axes;
 //! * `fields`, `lines` and `charts` draw the three kinds of shapes, `facts` the table below them;
-//! * `through` and `marks` draw what crosses all panels: losses, clock jumps, the end of the work, named markers.
+//! * `through` and `marks` draw across all panels: losses, clock jumps, the end of the work, named markers.
 
 pub(crate) mod charts;
 pub(crate) mod facts;
@@ -24,7 +24,7 @@ use crate::{
     draw::painter::Column,
 };
 
-/// A wash over the time in which the file systems settled.
+/// A tint over the settling time of the file systems.
 fn settle_shade(svg: &mut Svg, theme: &Theme, area: Area, c: &Column) {
     if let Some((from_ns, to_ns)) = c.settling() {
         let x = |t_ns: i64| frame::time_x(area, c.time, t_ns);

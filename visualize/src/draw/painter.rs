@@ -1,5 +1,5 @@
-//! The page: headings, panels from top to bottom, what goes through all of them, axes, table. How a panel's shape becomes ink
-//! is in [`crate::draw`].
+//! The page: headings, panels from top to bottom, markers through all of them, axes, table. [`crate::draw`] draws the
+//! panels' contents.
 
 use ioreel_analyze::meters::bins::Bins;
 use ioreel_traces::manifest::Loss;
@@ -25,37 +25,37 @@ use crate::{
     panels::panel::{About, Spec},
 };
 
-/// Left of the plots: labels of the value axes.
+/// Width left of the plots, for labels of the value axes.
 pub(crate) const LEFT: f64 = 78.0;
 pub(crate) const RIGHT: f64 = 28.0;
-/// Between columns.
+/// Width between columns.
 pub(crate) const BETWEEN: f64 = 26.0;
-/// Height of the lane where the end of the work has its label.
+/// Height of the strip with the label at the end of the work.
 pub(crate) const MARK_LANE: f64 = 16.0;
-/// Above each plot, for its name and legend.
+/// Height above each plot for its heading and legend.
 const HEADING: f64 = 34.0;
 
-/// One column: a reel, or several in one.
+/// A column: one reel, or several combined.
 pub(crate) struct Column {
     /// Its reels.
     pub(crate) surveys: Vec<Survey>,
-    /// Where they lost events.
+    /// Losses of events in these reels.
     pub(crate) losses: Vec<Loss>,
-    /// Its time axis, in cells of the rasters.
+    /// Its time axis, in raster cells.
     pub(crate) time: Cells,
-    /// The bins of its rates.
+    /// Bins of its rates.
     pub(crate) bins: Bins,
     /// Left edge and width of its plots.
     pub(crate) x: f64,
     pub(crate) w: f64,
-    /// What each panel shows; none where its reels have nothing to show.
+    /// Content of each panel. `None` if its reels have no data for it.
     pub(crate) shapes: Vec<Option<Shape>>,
-    /// Named moments within the time axis.
+    /// Named markers in the time window.
     pub(crate) marks: Vec<marks::Placed>,
 }
 
 impl Column {
-    /// The end of the work, where both it and the settling after it are drawn, and where that ends.
+    /// End of the work and end of the settling, if both are in the window.
     pub(crate) fn settling(&self) -> Option<(i64, i64)> {
         let [s] = &self.surveys[..] else { return None };
         let until = s.to_ns.min(self.time.to);
@@ -75,11 +75,11 @@ pub(crate) struct Painter {
     pub(crate) width: f64,
     pub(crate) cell_px: u32,
     pub(crate) arrange: Arrange,
-    /// Bottom of what is drawn so far.
+    /// Bottom of the drawing so far.
     pub(crate) y: f64,
-    /// Top of the lane above the first panel, where marks have their names.
+    /// Top of the strip above the first panel, for names of markers.
     pub(crate) lane: Option<f64>,
-    /// Plots over time, for what goes through all of them.
+    /// Plots over time, for drawing through all of them.
     pub(crate) plots: Vec<Area>,
 }
 
@@ -89,7 +89,7 @@ impl Painter {
         Self { svg, pen, columns, width, cell_px, arrange, y: 0.0, lane: None, plots }
     }
 
-    /// The whole picture.
+    /// Draws the whole picture.
     pub(crate) fn draw(mut self, title: Option<&str>, specs: &[&'static Spec], shared: bool) -> Result<Picture> {
         self.titles(title);
         let shapes: Vec<Vec<Option<Shape>>> = self.columns.iter_mut().map(|c| std::mem::take(&mut c.shapes)).collect();
@@ -117,14 +117,14 @@ impl Painter {
             self.table(&of(i), detailed);
         }
         let height = (self.y + 18.0).ceil();
-        // The background is put in front once the height is known.
+        // The background comes first in the file, but needs the height.
         let mut svg = Svg::default();
         svg.rect(Area { x: 0.0, y: 0.0, w: self.width, h: height }, self.pen.theme.paper, 1.0);
         svg.append(&self.svg);
         Ok(Picture { width: self.width as u32, height: height as u32, svg })
     }
 
-    /// The title, and what each column shows.
+    /// The title, and a description of each column.
     fn titles(&mut self, title: Option<&str>) {
         let theme = self.pen.theme;
         let room = self.width - LEFT - RIGHT;
@@ -135,7 +135,7 @@ impl Painter {
             self.svg.text((LEFT, self.y + 23.0), &text, style, Anchor::Start);
             self.y += 32.0;
         }
-        // Reels in one column have a line each, with their colour.
+        // Several reels in one column have one line each, with their colour.
         if self.columns.iter().any(|c| c.surveys.len() > 1) {
             self.legend();
             return;
@@ -168,7 +168,7 @@ impl Painter {
         self.y += if commands { 17.0 } else { 0.0 } + if notes { 18.0 } else { 0.0 };
     }
 
-    /// The reels of one column, a line each.
+    /// The reels of one column, one line each.
     fn legend(&mut self) {
         let theme = self.pen.theme;
         for c in &self.columns {
@@ -197,8 +197,8 @@ impl Painter {
         self.y += 4.0;
     }
 
-    /// Room for a panel below the others, with `extra` between its heading and its plots: the plots' top, and the
-    /// area that the heading stands on. Of panels over time the first has the lane of marks.
+    /// Reserves space for a panel, with `extra` between its heading and its plots. Returns the top of the plots and the
+    /// area of the heading. The first panel over time has the strip for markers above it.
     pub(crate) fn panel(&mut self, height: f64, extra: f64, over_time: bool) -> (f64, Area) {
         let first = over_time && self.lane.is_none();
         let lane = if first && self.columns.iter().any(|c| c.settling().is_some()) { MARK_LANE } else { 0.0 };
@@ -211,7 +211,7 @@ impl Painter {
         (y, Area { x: LEFT, y: y - extra - lane, w: self.width - LEFT - RIGHT, h: height })
     }
 
-    /// What stands in a plot without content.
+    /// The message in a plot without data.
     pub(crate) fn nothing(&mut self, area: Area, about: About) {
         let why = match about {
             About::Device => "no block device below, or none recorded",

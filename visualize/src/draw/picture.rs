@@ -1,19 +1,19 @@
-//! A finished picture, and how several reels share it.
+//! A finished picture, and the arrangement of several reels.
 
 use crate::{
     Result,
     canvas::{render, svg::Svg},
 };
 
-/// How several reels are shown.
+/// Arrangement of several reels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrange {
-    /// Each in a column of its own.
+    /// One column per reel.
     #[default]
     SideBySide,
-    /// Over each other, each in a colour of its own.
+    /// Over each other, in different colours.
     Overlay,
-    /// The second less the first (P18).
+    /// The second minus the first (P18).
     Difference,
 }
 
@@ -28,12 +28,12 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// As an SVG document that carries its typeface.
+    /// The picture as SVG with embedded fonts.
     pub fn svg(&self) -> String {
         self.svg.document(self.width, self.height, true)
     }
 
-    /// As PNG.
+    /// The picture as PNG.
     pub fn png(&self) -> Result<Vec<u8>> {
         render::png(&self.svg.document(self.width, self.height, false), self.width, self.height)
     }

@@ -1,5 +1,5 @@
-//! What goes through all panels over time: where events were lost, where clocks jump, where the work ended and settling began,
-//! where the recording or the window is cut off, and named moments.
+//! Draws through all panels over time: losses, clock jumps, the end of the work and the start of settling, cut edges,
+//! and named markers.
 
 use crate::{
     canvas::{
@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// Loss intervals drawn at most: shades beyond lie on each other.
+/// Maximum number of loss intervals. Further shades would overlap.
 const MOST_LOSSES: usize = 2_000;
 /// Height of a tooth of a torn edge, px.
 const TOOTH: f64 = 6.0;
 
-/// Draws them all.
+/// Draws everything that crosses all panels.
 pub(crate) fn draw(p: &mut Painter) {
     for i in 0..p.columns.len() {
         let plots: Vec<Area> = p.plots.iter().filter(|a| a.x == p.columns[i].x).copied().collect();
@@ -53,7 +53,7 @@ fn losses(p: &mut Painter, i: usize, plots: &[Area]) {
     }
 }
 
-/// A dotted line where something ended before it began.
+/// A dotted line at each clock jump.
 fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     let mut last = f64::MIN;
@@ -61,7 +61,7 @@ fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
         if *t_ns < c.time.from || *t_ns > c.time.to {
             continue;
         }
-        // As many as can be told apart.
+        // At most one per pixel.
         let at = x(c, *t_ns).round() + 0.5;
         if at <= last + 2.0 {
             continue;
@@ -73,7 +73,7 @@ fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
     }
 }
 
-/// The end of the work, where settling follows.
+/// The end of the work, if settling follows.
 fn ends(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     let Some((end, _)) = c.settling() else { return };
@@ -89,7 +89,7 @@ fn ends(p: &mut Painter, i: usize, plots: &[Area]) {
     p.svg.text((at, lane + MARK_LANE - 6.0), &text, style, Anchor::Middle);
 }
 
-/// Torn edges: of the window in the colour of text, of a recording that was cut off in that of losses.
+/// Torn edges: of the window in the colour of text, of an incomplete recording in the colour of losses.
 fn cuts(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     let theme = p.pen.theme;
@@ -97,7 +97,7 @@ fn cuts(p: &mut Painter, i: usize, plots: &[Area]) {
     for s in &c.surveys {
         torn.extend(s.window.0.then_some((c.x, theme.faint)));
         torn.extend(s.window.1.then_some((c.x + c.w, theme.faint)));
-        // The end of a recording that goes on behind the window's edge is not in the picture.
+        // If the recording continues after the window, its end is not in the picture.
         if !s.window.1 && (s.unfinished || !s.cut_short.is_empty()) {
             torn.push((x(c, s.to_ns), theme.alarm));
         }

@@ -1,11 +1,11 @@
-//! What is said of a reel above its column.
+//! The text above the column of a reel.
 
 use crate::{
     canvas::scale::{count, duration},
     model::survey::Survey,
 };
 
-/// What a column shows, in one line.
+/// Description of a column in one line.
 pub(crate) fn subtitle(s: &Survey) -> String {
     let mut parts = Vec::new();
     match (&s.device, s.fstype.is_empty()) {
@@ -27,7 +27,7 @@ pub(crate) fn subtitle(s: &Survey) -> String {
     parts.join("  ·  ")
 }
 
-/// What must not be missed: losses and missing ends; empty where all is well.
+/// Losses and incomplete ends. Empty if there are none.
 pub(crate) fn notes(s: &Survey) -> String {
     let mut out = Vec::new();
     if s.lost > 0 {

@@ -1,11 +1,11 @@
-//! What a picture shows, before anything is drawn.
+//! The content of a picture before drawing.
 //!
 //! In: reels, and the device and time window to show. Out: a survey of each reel, axes, palettes, and the shapes
 //! that panels fill. May use: `canvas`.
 //!
-//! * [`survey`] reads a reel once for its devices, address ranges and end; `caption` puts that into words;
+//! * [`survey`] reads a reel once for its devices, address ranges and end; `caption` describes it in words;
 //! * [`offset_axis`] is the address axis without unused gaps, `value_axis` the rows of other vertical axes;
-//! * `shape` holds what panels produce, `sheet` the totals for the table, `palette` the meaning of colours.
+//! * `shape` contains the panels' output, `sheet` the totals for the table, `palette` the meaning of colours.
 
 pub(crate) mod caption;
 pub mod offset_axis;

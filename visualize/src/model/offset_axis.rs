@@ -11,27 +11,27 @@ use crate::canvas::{
     scale::{bytes, decimals, nice_step},
 };
 
-/// Bands at most: more would be a picture of the axis.
+/// Maximum number of bands.
 const MAX_BANDS: usize = 8;
-/// A gap is cut when it is more than this share of what would be drawn with it.
+/// A gap is cut if it is larger than this share of the axis.
 const GAP_SHARE: f64 = 0.08;
-/// Pixels between two bands.
+/// Height of a gap between bands, px.
 const GAP_PX: u32 = 9;
-/// Pixels of the smallest band: one sector can be seen, and a label stands beside it.
+/// Minimum height of a band, px: one sector is visible, and a label fits.
 const LEAST_PX: u32 = 14;
-/// Free space at the low and high end, share of the used range.
+/// Margin at both ends, as share of the used range.
 const MARGIN: f64 = 0.02;
-/// Pixels between two ticks at least.
+/// Minimum distance between ticks, px.
 const TICK_PX: f64 = 42.0;
-/// Pixels between two labels at least.
+/// Minimum distance between labels, px.
 const LABEL_PX: f64 = 13.0;
-/// Decimals of an absolute label at most; finer ticks are told relative to their band's first.
+/// Maximum number of decimals of an absolute label. Finer ticks are labelled relative to the first tick of their band.
 const MOST_DECIMALS: usize = 3;
 
-/// A range of sectors drawn to one scale.
+/// A range of sectors with one scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// Sectors, with rows counted from the band's bottom.
+    /// Sectors, with rows counted from the bottom of the band.
     pub sectors: Cells,
     /// First row from the bottom of the axis.
     pub row: u32,
@@ -40,9 +40,9 @@ pub struct Band {
 /// The axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAxis {
-    /// Low to high.
+    /// Bands from low to high.
     pub bands: Vec<Band>,
-    /// Rows in all.
+    /// Total number of rows.
     pub rows: u32,
     /// Rows between two bands.
     pub gap_rows: u32,
@@ -51,7 +51,7 @@ pub struct OffsetAxis {
 }
 
 impl OffsetAxis {
-    /// An axis of `rows` rows of `row_px` pixels over used ranges of sectors, sorted and disjoint.
+    /// An axis of `rows` rows of `row_px` pixels for sorted, disjoint ranges of sectors.
     pub fn new(used: &[(i64, i64)], rows: u32, row_px: u32) -> Self {
         let row_px = row_px.max(1);
         let gap_rows = GAP_PX.div_ceil(row_px);
@@ -89,7 +89,7 @@ impl OffsetAxis {
         Self { bands, rows, gap_rows, row_px }
     }
 
-    /// The same bands on `rows` rows of one pixel, with one row between them.
+    /// The same bands on `rows` rows of one pixel, with gaps of one row.
     pub(crate) fn scaled(&self, rows: u32) -> Self {
         let ranges: Vec<(i64, i64)> = self.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect();
         let mut row = 0;
@@ -102,7 +102,7 @@ impl OffsetAxis {
         Self { bands, rows, gap_rows: 1, row_px: 1 }
     }
 
-    /// Calls `each` with first and last row, counted from the top, of every piece of `[start, end)` that shows.
+    /// Calls `each` with first and last row, counted from the top, for every visible part of `[start, end)`.
     pub fn spans(&self, start: i64, end: i64, mut each: impl FnMut((u32, u32))) {
         for band in &self.bands {
             let c = &band.sectors;
@@ -116,7 +116,7 @@ impl OffsetAxis {
         }
     }
 
-    /// Ticks, low to high: distance from the top in pixels, and label in the axis' unit.
+    /// Ticks from low to high: distance from the top in pixels, and label in the axis' unit.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         let (unit_name, unit) = self.unit();
         let scale = SECTOR_BYTES as f64 / unit;
@@ -124,10 +124,10 @@ impl OffsetAxis {
         let px = |rows: u32| f64::from(rows * self.row_px);
         let per_px = (tallest.sectors.to - tallest.sectors.from) as f64 * scale / px(tallest.sectors.count);
         let step = nice_step(per_px * TICK_PX);
-        // Round in a unit of its own size where it is too fine for the axis' unit.
+        // If the step is too fine for the axis' unit, labels are relative, in a smaller unit.
         let relative = decimals(step) > MOST_DECIMALS;
         let step = if relative { nice_bytes(per_px * TICK_PX * unit) / unit } else { step };
-        // The only tick of a band must show; others where there is room.
+        // A band needs at least one tick. Others are shown if there is space.
         let (mut must, mut may) = (Vec::new(), Vec::new());
         for band in &self.bands {
             let (from, to) = (band.sectors.from as f64 * scale, band.sectors.to as f64 * scale);
@@ -135,7 +135,7 @@ impl OffsetAxis {
             let at = |v: f64| bottom - (v - from) / (to - from) * px(band.sectors.count);
             let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
             if first > last {
-                // No round number falls in here: say where it is.
+                // Without a round number in the band, label its middle.
                 must.push((at((from + to) / 2.0), format!("{from:.*}", decimals(step).clamp(1, MOST_DECIMALS))));
                 continue;
             }
@@ -160,7 +160,7 @@ impl OffsetAxis {
         out
     }
 
-    /// The axis' unit by its highest address: name, and bytes in it.
+    /// Unit of the axis, from its highest address: name and size in bytes.
     pub fn unit(&self) -> (&'static str, f64) {
         let high = self.bands.last().map_or(0, |b| b.sectors.to) as f64 * SECTOR_BYTES as f64;
         match high {
@@ -172,16 +172,16 @@ impl OffsetAxis {
     }
 }
 
-/// Ticks of a band at most.
+/// Maximum number of ticks per band.
 const MOST_TICKS: usize = 64;
 
-/// The least round number of bytes, round in KiB, MiB and so on, that is at least `least`.
+/// The smallest round number of bytes (in KiB, MiB, …) that is at least `least`.
 fn nice_bytes(least: f64) -> f64 {
     let unit = (0..6).rev().map(|power| 1024f64.powi(power)).find(|unit| *unit <= least).unwrap_or(1.0);
     nice_step(least / unit) * unit
 }
 
-/// Gaps to cut, low to high.
+/// Gaps to cut, from low to high.
 fn cuts(used: &[(i64, i64)], span: f64) -> Vec<(i64, i64)> {
     let mut gaps: Vec<(i64, i64)> = used.windows(2).map(|w| (w[0].1, w[1].0)).collect();
     gaps.sort_by_key(|(from, to)| (std::cmp::Reverse(to - from), *from));
@@ -199,13 +199,13 @@ fn cuts(used: &[(i64, i64)], span: f64) -> Vec<(i64, i64)> {
     cuts
 }
 
-/// Rows per range: in proportion, but none below the least; together with the gaps exactly `rows`.
+/// Rows per range, proportional but at least the minimum. The total including gaps is exactly `rows`.
 fn heights(ranges: &[(i64, i64)], rows: u32, gap_rows: u32, least_rows: u32) -> Vec<u32> {
     let gaps = gap_rows * (ranges.len() as u32 - 1);
     let mut room = rows.saturating_sub(gaps).max(ranges.len() as u32);
     let mut heights = vec![0u32; ranges.len()];
     let size = |i: usize| (ranges[i].1 - ranges[i].0) as f64;
-    // Small ones first: what they take beyond their share is the others' loss.
+    // Small ranges first: the others share what remains.
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by(|a, b| size(*a).total_cmp(&size(*b)).then(a.cmp(b)));
     let mut left: f64 = (0..ranges.len()).map(size).sum();

@@ -1,4 +1,4 @@
-//! What colours stand for: `--color-by`.
+//! Meaning of colours: `--color-by`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,44 +25,44 @@ use crate::{
     model::{shape::Layer, survey::Choice},
 };
 
-/// What the colours of a picture tell apart.
+/// Meaning of the colours of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColorBy {
-    /// Reads, writes, the rest.
+    /// Reads, writes, others.
     #[default]
     Op,
     /// Names of processes.
     Process,
-    /// What bios carry: data, journal, inode table, …
+    /// Content of bios: data, journal, inode table, …
     Class,
     /// Files.
     File,
-    /// How long it took.
+    /// Latency.
     Latency,
     /// The reels.
     Reel,
 }
 
-/// Colours of one reel's events. An event's colour is the place of its layer.
+/// Colours of one reel's events. The colour of an event is the index of its layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Palette {
     pub(crate) by: ColorBy,
-    /// Names by rank, those with most bytes first; the rest has the layer 0.
+    /// Names by rank, most bytes first. All others have layer 0.
     names: Arc<Vec<String>>,
     files: HashMap<i64, usize>,
     tasks: HashMap<i64, usize>,
     texts: HashMap<Text, usize>,
-    /// Layers of requests by what their bios tell, by id; of bios where those stand for requests.
+    /// Layers of requests by id, derived from their bios; or of bios that stand for requests.
     requests: Arc<FxHashMap<i64, u8>>,
     reel: usize,
 }
 
-/// Ends of the steps of latency, ns.
+/// Upper limits of the latency steps, ns.
 const STEPS_NS: [i64; HEATS - 1] = [100_000, 1_000_000, 10_000_000, 100_000_000];
 const STEP_LABELS: [&str; HEATS] = ["below 100 µs", "below 1 ms", "below 10 ms", "below 100 ms", "100 ms and more"];
 
 impl Palette {
-    /// One of each reel. Categories have the same colour in all of them.
+    /// One palette per reel. A category has the same colour in all of them.
     pub(crate) fn of(reels: &[Reel], choice: &Choice, by: ColorBy) -> Result<Vec<Self>> {
         let mut weights: BTreeMap<String, u64> = BTreeMap::new();
         let mut named: Vec<(HashMap<i64, Text>, HashMap<i64, Text>)> = Vec::new();
@@ -95,22 +95,22 @@ impl Palette {
             .collect())
     }
 
-    /// Whether requests alone do not tell the colour.
+    /// Whether the colour of requests depends on their bios.
     pub(crate) fn needs_bios(&self) -> bool {
         matches!(self.by, ColorBy::Process | ColorBy::Class | ColorBy::File)
     }
 
-    /// What is seen where layers meet.
+    /// How layers are combined.
     pub(crate) fn blend(&self) -> Blend {
         match self.by {
             ColorBy::Op | ColorBy::Reel => Blend::Overprint,
             ColorBy::Process | ColorBy::Class | ColorBy::File => Blend::Most,
-            // The slowest is what is looked for.
+            // The slowest is the most interesting.
             ColorBy::Latency => Blend::Last,
         }
     }
 
-    /// Colour and name of each layer; `others`, `reads` and `writes` are the words for operations.
+    /// Colour and name of each layer. `others`, `reads` and `writes` are the labels for operations.
     pub(crate) fn layers(&self, words: [&str; 3]) -> Vec<(Ink, String)> {
         match self.by {
             ColorBy::Op => [Ink::Other, Ink::Read, Ink::Write].into_iter().zip(words.map(String::from)).collect(),
@@ -135,7 +135,7 @@ impl Palette {
         dur_ns.map_or(0, |d| STEPS_NS.iter().filter(|end| d >= **end).count())
     }
 
-    /// The layer of a request; by process, class or file once [`Self::look_at_bios`] has looked.
+    /// The layer of a request. By process, class or file, only after [`Self::look_at_bios`].
     pub(crate) fn of_request(&self, r: &Request) -> usize {
         match self.by {
             ColorBy::Op => Self::class(r.class),
@@ -159,7 +159,7 @@ impl Palette {
         }
     }
 
-    /// The layer of a call. Calls have no class of their own: they are data or not.
+    /// The layer of a call. Calls have no class, only data or not.
     pub(crate) fn of_call(&self, c: &Call<'_>) -> usize {
         match self.by {
             ColorBy::Op => match c.kind {
@@ -178,15 +178,15 @@ impl Palette {
         }
     }
 
-    /// Learns the colours of requests by process, class or file from their bios: the first bio that has one speaks for the
-    /// request. With `of_bios` each bio is its own request.
+    /// Reads the colours of requests by process, class or file from their bios. The first bio with a colour determines
+    /// that of the request. With `of_bios`, each bio is its own request.
     pub(crate) fn look_at_bios(&mut self, reel: &Reel, of_bios: bool) -> Result<()> {
         if !self.needs_bios() {
             return Ok(());
         }
         let mut known: FxHashMap<i64, u8> = FxHashMap::default();
         each_bio(reel, |b| {
-            // Those without a colour are not remembered: theirs is that of the rest.
+            // Bios without a category are not stored; they have the colour of the rest.
             let id = if of_bios { Some(b.bio_id) } else { b.rq_id };
             if let (Some(id), Ok(layer @ 1..)) = (id, u8::try_from(self.of_bio(b))) {
                 known.entry(id).or_insert(layer);
@@ -197,7 +197,7 @@ impl Palette {
     }
 }
 
-/// Grids of the layers of a palette, each made when it is first needed.
+/// Grids of the layers of a palette, created on first use.
 #[derive(Debug)]
 pub(crate) struct Grids {
     width: u32,
@@ -218,7 +218,7 @@ impl Grids {
         }
     }
 
-    /// The layers. Those without events are left out of the legend, unless nothing is in any.
+    /// The layers. Empty ones are omitted from the legend, unless all are empty.
     pub(crate) fn layers(self, inks: Vec<(Ink, String)>) -> Vec<Layer> {
         let empty = Grid::new(self.width, self.height);
         let grids = self.grids.into_iter().zip(inks);
@@ -248,7 +248,7 @@ fn tasks(reel: &Reel) -> Result<HashMap<i64, Text>> {
     reel.rows::<Task>().map(|t| Ok(t.map(|t| (t.task_id, t.comm))?)).collect()
 }
 
-/// Adds up the bytes of each category: of bios where there are any, of calls otherwise.
+/// Sums the bytes of each category: of bios if there are any, otherwise of calls.
 fn weigh(
     reel: &Reel,
     choice: &Choice,
@@ -279,7 +279,7 @@ fn weigh(
                 _ => c.file.and_then(|f| files.get(&f)),
             };
             if let Some(name) = name.filter(|n| !n.is_empty() && !c.by_tool && choice.holds(c.end_ns())) {
-                // A call counts by itself too: what moves no bytes has a colour as well.
+                // Each call also counts by itself, so that calls without bytes have a colour too.
                 *by_text.entry(name.clone()).or_default() += c.bytes() + 1;
             }
         })?;

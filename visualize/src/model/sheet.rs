@@ -1,4 +1,4 @@
-//! Totals of one reel for the table under the panels.
+//! Totals of a reel, for the table below the panels.
 
 use ioreel_analyze::{
     meters::latency::LatencySummary,
@@ -7,7 +7,7 @@ use ioreel_analyze::{
 
 use crate::model::survey::Survey;
 
-/// Totals of one reel: one row of the table.
+/// Totals of a reel: a row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
     pub(crate) survey: Survey,
@@ -18,7 +18,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// Takes the totals of operations from `calls` if there are none yet.
+    /// Takes the totals of operations from `calls` if there are none.
     pub(crate) fn join(&mut self, calls: &Self) {
         if self.calls.is_none() {
             self.calls.clone_from(&calls.calls);

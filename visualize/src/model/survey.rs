@@ -1,4 +1,4 @@
-//! First reading of a reel: which device, which addresses, how long, and what must not be missed.
+//! First pass over a reel: device, addresses, duration, losses.
 
 use std::{
     cmp::Reverse,
@@ -24,14 +24,14 @@ use ioreel_traces::{
 
 use crate::{PlotError, Result};
 
-/// What is to be drawn of every reel.
+/// Device and time window to draw.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Device by name or `major:minor`; the one with most bytes otherwise.
+    /// Device name or `major:minor`. Default: the one with most bytes.
     pub device: Option<String>,
-    /// Only from here, ns; from the reel's start otherwise.
+    /// Start of the window, ns. Default: the start of the reel.
     pub from_ns: Option<i64>,
-    /// Only to here, ns; to the reel's end otherwise.
+    /// End of the window, ns. Default: the end of the reel.
     pub to_ns: Option<i64>,
 }
 
@@ -42,43 +42,43 @@ impl Choice {
     }
 }
 
-/// The last moment that is believed, 73 years: what claims to be later is damage, and may not break arithmetic.
+/// Latest valid time, 73 years. Later times are damage, and would overflow calculations.
 const MOST_NS: i64 = 1 << 61;
 
-/// What was learnt of a reel.
+/// Result of the first pass.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Name for people.
+    /// Display name.
     pub name: String,
-    /// Command line, empty where there was none.
+    /// Command line. Empty if there is none.
     pub command: String,
-    /// Type of the file system that was worked on, empty where unknown.
+    /// Type of the file system with most activity. Empty if unknown.
     pub fstype: String,
-    /// Start of what is drawn.
+    /// Start of the drawn window.
     pub from_ns: i64,
-    /// End of what is drawn, after its start.
+    /// End of the drawn window, after its start.
     pub to_ns: i64,
-    /// From the start to the last operation's end.
+    /// From the start to the end of the last operation.
     pub elapsed_ns: i64,
-    /// From there until all was quiet.
+    /// From there until the devices were idle.
     pub settle_ns: i64,
     /// The device to draw.
     pub device: Option<DeviceSurvey>,
     /// Whether there are operations.
     pub has_calls: bool,
-    /// Events lost, all classes.
+    /// Number of lost events, all classes.
     pub lost: i64,
-    /// The reel was not closed by its writer.
+    /// Whether the reel was not closed by its writer.
     pub unfinished: bool,
-    /// It was closed early, by its writer or a limit; why, empty where it ended by itself.
+    /// Why the recording ended early. Empty if it ended by itself.
     pub cut_short: String,
-    /// What is drawn begins after the reel's start, ends before its end.
+    /// Whether the window starts after the start of the reel, and whether it ends before its end.
     pub window: (bool, bool),
-    /// Moments at which clocks disagree: the first of what is counted below, in order.
+    /// Times of the first clock jumps, in order.
     pub clock_jumps_ns: Vec<i64>,
     /// Requests that end before being issued, or are issued before being queued.
     pub clock_jumps: u64,
-    /// Times that the clock of an imported trace went back.
+    /// Backward jumps of the clock of an imported trace.
     pub clock_backs: usize,
 }
 
@@ -87,11 +87,11 @@ pub struct Survey {
 pub struct DeviceSurvey {
     /// Device number.
     pub dev: i64,
-    /// Name and number for people.
+    /// Display name and number.
     pub label: String,
-    /// Devices that the reel has requests of.
+    /// Number of devices with requests in the reel.
     pub devices: usize,
-    /// It works on bios: the reel has no requests of it, and each bio stands for one.
+    /// Whether the device has no requests, so that each bio stands for one.
     pub of_bios: bool,
     /// Requests in the window.
     pub requests: u64,
@@ -99,20 +99,20 @@ pub struct DeviceSurvey {
     pub used: Coverage,
 }
 
-/// What is kept of a device.
+/// Data about a device.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     of_bios: bool,
     requests: u64,
     data_bytes: u64,
     used: Coverage,
-    /// When its last request ended, in the window or not.
+    /// Completion of its last request, in the window or not.
     last_ns: i64,
     jumps: u64,
     jumps_ns: Vec<i64>,
 }
 
-/// Moments of disagreeing clocks that are remembered.
+/// Maximum number of clock jumps stored.
 pub(crate) const MOST_JUMPS: usize = 500;
 
 impl Seen {
@@ -145,17 +145,17 @@ impl Seen {
 
 type Devices = BTreeMap<i64, Seen>;
 
-/// Threads that read segments.
+/// Number of threads that read segments.
 const READERS: usize = 2;
 
-/// All devices, segments shared out among threads: nothing that is learnt here depends on order.
+/// All devices. Threads share the segments, because nothing here depends on order.
 fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
     let segments = reel.segments::<Block>().len();
     let part = |first: usize| -> Result<Devices> {
         let mut devices = Devices::new();
         for segment in (first..segments).step_by(READERS) {
             each_of_segment(reel, segment, |batch| {
-                // Mostly there is one device: it is looked up once per run.
+                // Usually there is one device, so it is looked up once per run.
                 for run in batch.chunk_by(|a, b| a.dev == b.dev) {
                     let seen = devices.entry(run[0].dev).or_default();
                     run.iter().for_each(|r| seen.add(choice, r));
@@ -176,7 +176,7 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
             Entry::Occupied(mut there) => there.get_mut().merge(seen),
         }
     }
-    // Devices that make no requests of their bios are told by those.
+    // Devices without requests are described by their bios.
     let mut of_bios = Devices::new();
     if devices_of_bios(reel)?.iter().all(|dev| all.contains_key(dev)) {
         return Ok(all);
@@ -197,12 +197,12 @@ fn died() -> PlotError {
     PlotError::Render { why: "a reading thread died, which is a bug in ioreel".into() }
 }
 
-/// The last moment that a table speaks of, by the manifest.
+/// The latest time in a table, from the manifest.
 fn last_row_ns<R: Row>(reel: &Reel) -> i64 {
     reel.manifest.segments.get(R::TABLE).into_iter().flatten().map(|s| s.to_ns).max().unwrap_or(0)
 }
 
-/// Why a recording ended before what it recorded did.
+/// Why the recording ended before the recorded processes did.
 fn cut_short(reel: &Reel) -> String {
     let why = match reel.manifest.ended.as_str() {
         "duration" => "by --duration",
@@ -216,12 +216,12 @@ fn cut_short(reel: &Reel) -> String {
     why.into()
 }
 
-/// Reads the reel.
+/// First pass over the reel.
 pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
     let m = &reel.manifest;
     let mut devices = devices(reel, choice)?;
     let has_calls = reel.count::<Op>() > 0;
-    // With several devices, what the operations worked on tells which one is meant; with none, which file system.
+    // With several devices, operations show which one is meant; with none, which file system.
     let ambiguous = devices.len() != 1 && choice.device.is_none();
     let actors = if has_calls && ambiguous { operations(reel, choice)? } else { ActorMeter::default() };
     let mounts = actors.files(reel, 0)?.mounts;
@@ -230,7 +230,8 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
 
     let last_call_ns = last_row_ns::<Op>(reel);
     let elapsed_ns = if m.span.elapsed_ns > 0 { m.span.elapsed_ns } else { last_call_ns };
-    // Not the whole settling: the quiet at its end, and what other devices do then, would only push the rest together.
+    // The end of settling, with idle devices or activity of other devices only, is not shown: it would only compress
+    // the rest.
     let last_ns = match dev.and_then(|dev| devices.get(&dev)) {
         Some(seen) => seen.last_ns.max(elapsed_ns),
         None if m.span.elapsed_ns > 0 => elapsed_ns,
@@ -243,7 +244,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
         let s = |ns: i64| ns as f64 / 1e9;
         return Err(PlotError::EmptyWindow { from_s: s(from_ns), to_s: s(to_ns) });
     }
-    // A reel of one moment is drawn as a millisecond; of several within less than a microsecond, as that.
+    // A reel of a single moment is drawn as 1 ms, one shorter than 1 µs as 1 µs.
     let to_ns = if to_ns <= from_ns { from_ns + 1_000_000 } else { to_ns.max(from_ns + 1_000) };
     let count = devices.len();
     let (clock_jumps, mut clock_jumps_ns) = dev
@@ -280,7 +281,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
     })
 }
 
-/// One pass over the operations: by file.
+/// One pass over the operations, by file.
 fn operations(reel: &Reel, choice: &Choice) -> Result<ActorMeter> {
     let mut actors = ActorMeter::default();
     each_call(reel, |call| {
@@ -291,8 +292,8 @@ fn operations(reel: &Reel, choice: &Choice) -> Result<ActorMeter> {
     Ok(actors)
 }
 
-/// What a mount meant to the workload, in bytes: written ones count twice - the source of an unpacking is not
-/// what is looked at - and a call as a block of metadata.
+/// Importance of a mount for the workload, in bytes. Written bytes count twice, because the source of an unpacking is
+/// not the point; a call counts as a block of metadata.
 fn weight(m: &MountSummary) -> u64 {
     m.totals.write_bytes.saturating_mul(2).saturating_add(m.totals.read_bytes).saturating_add(4096 * m.totals.calls)
 }
@@ -305,8 +306,8 @@ fn label(reel: &Reel, dev: i64) -> String {
     device_name(reel, dev).map_or_else(|| dev_name(dev), |n| format!("{n} ({})", dev_name(dev)))
 }
 
-/// Whether a file system lies on a disk: by number; by name where the file system has a number of its own
-/// (btrfs); by the disk's name for a partition of it.
+/// Whether a file system is on a disk: by number; by name if the file system has its own number (btrfs); or by the
+/// disk's name for one of its partitions.
 fn lies_on(reel: &Reel, sb_dev: i64, source: &str, dev: i64) -> bool {
     let source = source.rsplit('/').next().unwrap_or_default();
     let on = |name: &str| {
@@ -316,7 +317,7 @@ fn lies_on(reel: &Reel, sb_dev: i64, source: &str, dev: i64) -> bool {
     sb_dev == dev || device_name(reel, dev).is_some_and(on)
 }
 
-/// The device asked for; else the one under the mount that was worked on most; else the one with most bytes.
+/// The requested device; else the one below the mount with most activity; else the one with most bytes.
 fn pick_device(
     reel: &Reel,
     choice: &Choice,
@@ -329,7 +330,7 @@ fn pick_device(
         let best = devices.iter().max_by_key(|(dev, d)| (below(**dev), d.data_bytes, Reverse(**dev)));
         return Ok(best.map(|(dev, _)| *dev));
     };
-    // A reel that holds no requests at all (tmpfs) is drawn by its operations, whatever device was asked for.
+    // A reel without requests (tmpfs) is drawn by its operations, whatever device was requested.
     if devices.is_empty() {
         return Ok(None);
     }
@@ -343,7 +344,7 @@ fn pick_device(
     })
 }
 
-/// The file system on the drawn device, or the one that was worked on most.
+/// The file system on the drawn device, or the one with most activity.
 fn fstype(reel: &Reel, dev: Option<i64>, mounts: &[MountSummary]) -> String {
     let m = &reel.manifest;
     if let Some(replay) = &m.replay {

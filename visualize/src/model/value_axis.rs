@@ -1,18 +1,18 @@
-//! Vertical axes of fields: which row a value is in, and where ticks stand.
+//! Vertical axes of fields: rows of values, and ticks.
 
 use crate::{
     canvas::scale::{duration, nice_step},
     model::offset_axis::OffsetAxis,
 };
 
-/// Parts of an octave. Eight tell values 9 % apart, and are what a picture's height can show of nine decades.
+/// Rows per octave. Eight resolve 9 %, as fine as the height of a picture with nine decades allows.
 pub(crate) const PARTS: usize = 8;
-/// Rows that a signed 64-bit value can be in.
+/// Number of rows for all signed 64-bit values.
 pub(crate) const OCTAVE_ROWS: usize = 61 * PARTS;
-/// Octaves shown at least.
+/// Minimum number of octaves shown.
 const LEAST_OCTAVES: usize = 4;
 
-/// The row of a value: exact below 8, then eight parts of each octave.
+/// The row of a value: exact below 8, then eight rows per octave.
 pub(crate) fn octave_row(v: u64) -> usize {
     let v = v.min(i64::MAX as u64);
     if v < PARTS as u64 {
@@ -22,7 +22,7 @@ pub(crate) fn octave_row(v: u64) -> usize {
     (log - 2) * PARTS + ((v >> (log - 3)) & (PARTS as u64 - 1)) as usize
 }
 
-/// The least value in a row.
+/// The smallest value in a row.
 pub(crate) fn octave_least(row: usize) -> u64 {
     match row {
         0..PARTS => row as u64,
@@ -30,7 +30,7 @@ pub(crate) fn octave_least(row: usize) -> u64 {
     }
 }
 
-/// Where a value lies, in rows and fractions of them.
+/// Position of a value in rows, with a fraction.
 fn octave_place(v: f64) -> f64 {
     let row = octave_row(v.max(0.0) as u64);
     let (least, next) = (octave_least(row) as f64, octave_least(row + 1) as f64);
@@ -40,31 +40,31 @@ fn octave_place(v: f64) -> f64 {
 /// A vertical axis. Rows count from the top.
 #[derive(Clone, Debug)]
 pub(crate) enum Rows {
-    /// Addresses of a device, in bands.
+    /// Device addresses in bands.
     Offsets(OffsetAxis),
-    /// Durations by octaves: rows `low..high` of [`octave_row`], upwards.
+    /// Durations by octaves: rows `low..high` of [`octave_row`], increasing upwards.
     Octaves { low: usize, high: usize },
-    /// Time within a period, upwards.
+    /// Time within a period, increasing upwards.
     Phase { period_ns: i64, count: u32 },
-    /// Named lanes, from the top, with rows of so many pixels.
+    /// Named lanes, from the top, with rows of this many pixels.
     Lanes { lanes: Vec<Lane>, row_px: u32 },
 }
 
-/// Rows with a name.
+/// Rows with a common name.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    /// What it is in every reel: lanes of the same stand together.
+    /// Identity across reels: lanes with the same key are placed together.
     pub(crate) key: String,
     /// Its name.
     pub(crate) label: String,
-    /// Its first row from the top.
+    /// Its first row, from the top.
     pub(crate) row: u32,
-    /// Rows of it.
+    /// Number of rows.
     pub(crate) rows: u32,
 }
 
 impl Rows {
-    /// All rows of durations; [`crate::draw::fields`] cuts them to those in use.
+    /// All rows of durations; [`crate::draw::fields`] limits them to those in use.
     pub(crate) fn durations() -> Self {
         Self::Octaves { low: 0, high: OCTAVE_ROWS }
     }
@@ -79,7 +79,7 @@ impl Rows {
         }
     }
 
-    /// Pixels of a row where the panel should be about `height` high.
+    /// Height of a row, px, for a panel about `height` high.
     pub(crate) fn row_px(&self, height: u32) -> u32 {
         match self {
             Self::Offsets(axis) => axis.row_px,
@@ -88,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// Whole octaves around the rows `first..=last` in use.
+    /// Whole octaves around the used rows `first..=last`.
     pub(crate) fn around(first: usize, last: usize) -> Self {
         let low = first / PARTS * PARTS;
         let high = (last / PARTS + 1) * PARTS;
@@ -96,7 +96,7 @@ impl Rows {
         Self::Octaves { low: low.min(high - PARTS), high }
     }
 
-    /// How much of the axis is above a value, in rows.
+    /// Distance of a value from the top of the axis, in rows.
     pub(crate) fn above(&self, v: f64) -> f64 {
         match self {
             Self::Octaves { low, high } => (*high as f64 - octave_place(v)).clamp(0.0, (high - low) as f64),
@@ -104,7 +104,7 @@ impl Rows {
         }
     }
 
-    /// Ticks: distance from the top in pixels, label.
+    /// Ticks: distance from the top in pixels, and label.
     pub(crate) fn ticks(&self, row_px: u32) -> Vec<(f64, String)> {
         let px = f64::from(row_px);
         match self {

@@ -1,4 +1,4 @@
-//! Frames to a file: H.264 by the ffmpeg program where there is one, animated PNG otherwise.
+//! Writes frames to a file: H.264 with ffmpeg if installed, otherwise animated PNG.
 
 use std::{
     fs::File,
@@ -9,17 +9,17 @@ use std::{
 
 use crate::{PlotError, Result};
 
-/// What a movie is written as.
+/// Format of a movie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// H.264 in an MP4 file, by ffmpeg.
+    /// H.264 in an MP4 file, written by ffmpeg.
     Mp4,
     /// Animated PNG, which browsers play.
     Apng,
 }
 
 impl Format {
-    /// The format for a file of this name, and the name it gets: where ffmpeg is missing, an `.apng` beside the `.mp4`.
+    /// Format and path for this output name. Without ffmpeg, an `.apng` replaces the `.mp4`.
     pub fn for_output(output: &Path) -> (Self, PathBuf) {
         let mp4 = output.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4"));
         let program = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// Frames per second: an animated PNG keeps every pixel, and half as many frames make it half as large.
+    /// Frames per second. An animated PNG is lossless, and half as many frames halve its size.
     pub(super) fn frames_per_s(self) -> u32 {
         match self {
             Self::Mp4 => 25,
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// A movie being written.
+/// Writes a movie.
 pub(super) enum Encoder {
     Mp4 { ffmpeg: Child, path: PathBuf },
     Apng { writer: png::Writer<BufWriter<File>>, path: PathBuf },
@@ -50,12 +50,12 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> PlotError {
 }
 
 impl Encoder {
-    /// Begins a file of `frames` frames of RGB.
+    /// Starts a file of `frames` RGB frames.
     pub(super) fn start(format: Format, path: &Path, width: u32, height: u32, frames: u32) -> Result<Self> {
         let rate = format.frames_per_s();
         match format {
             Format::Mp4 => {
-                // ffmpeg would take a name that begins with a dash for an option, or one with a colon for a protocol.
+                // ffmpeg would parse a name with a leading dash as an option, and one with a colon as a protocol.
                 let mut target = std::ffi::OsString::from("file:");
                 target.push(path);
                 let ffmpeg = Command::new("ffmpeg")
@@ -85,14 +85,14 @@ impl Encoder {
         }
     }
 
-    /// The next frame, RGB row by row.
+    /// Writes the next frame, RGB row by row.
     pub(super) fn frame(&mut self, rgb: &[u8]) -> Result<()> {
         match self {
             Self::Mp4 { ffmpeg, path } => {
                 let sent = ffmpeg.stdin.as_mut().map(|pipe| pipe.write_all(rgb));
                 match sent {
                     Some(Ok(())) => Ok(()),
-                    // It has gone: what it says tells why.
+                    // ffmpeg has exited; its message says why.
                     _ => Err(failed(path, last_words(ffmpeg))),
                 }
             }
@@ -100,7 +100,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the file.
+    /// Completes the file.
     pub(super) fn finish(self) -> Result<()> {
         match self {
             Self::Mp4 { mut ffmpeg, path } => {
@@ -114,11 +114,11 @@ impl Encoder {
     }
 }
 
-/// What ffmpeg said on its way out, in one line.
+/// The last message of ffmpeg, in one line.
 fn last_words(ffmpeg: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stderr) = &mut ffmpeg.stderr {
-        // What cannot be read is not told.
+        // Unreadable output is ignored.
         let _ = stderr.take(4096).read_to_string(&mut text);
     }
     let line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("ffmpeg printed no message");

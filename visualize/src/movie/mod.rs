@@ -1,10 +1,10 @@
-//! A film of the disk: a map whose cells light up when they are read or written, and strips of throughput and seeks
-//! with a moving time cursor.
+//! A movie of the disk: a map whose cells light up when they are read or written, and curves of throughput and seeks
+//! with a time cursor.
 //!
 //! In: a reel. Out: a video file. May use: `canvas`, `model`.
 //!
-//! The reel is read twice, as for a picture. Events are counted per frame and cell, so memory is bounded by frames and
-//! pixels. Only changes are drawn per frame.
+//! The reel is read twice, as for a picture. Events are counted per frame and cell, so memory depends on the number of
+//! frames and pixels. Each frame draws only what changes.
 
 mod encode;
 mod stage;
@@ -35,31 +35,31 @@ use crate::{
     },
 };
 
-/// What is shown, and for how long.
+/// Content and duration of a movie.
 #[derive(Clone, Debug)]
 pub struct MovieOptions {
-    /// Heading; the reel's name otherwise.
+    /// Title. Default: the reel's name.
     pub title: Option<String>,
     /// Device and window.
     pub choice: Choice,
-    /// How long the movie lasts, s.
+    /// Duration of the movie, s.
     pub seconds: u32,
 }
 
-/// How long a movie lasts unless asked otherwise, s.
+/// Default duration, s.
 pub const DEFAULT_SECONDS: u32 = 30;
-/// Longest movie, s: what happens is held in memory frame by frame.
+/// Maximum duration, s. Memory is proportional to it.
 pub const MOST_SECONDS: u32 = 600;
-/// Share of its light that a place keeps from one 25th of a second to the next.
+/// Share of its brightness that a cell keeps per 1/25 s.
 const AFTERGLOW: f32 = 0.86;
 
-/// What lights a place: reads, writes, others.
+/// Colours of a cell: reads, writes, others.
 const INKS: usize = 3;
 
-/// Events per frame and place.
+/// Number of events per frame and cell.
 struct Film {
     cells: usize,
-    /// By frame, ink, cell; at most as many as a byte holds.
+    /// Counts by frame, colour and cell, limited to 255.
     counts: Vec<u8>,
 }
 
@@ -83,8 +83,8 @@ impl Film {
     }
 }
 
-/// Makes a movie of the reel's device at `output`, in the format that its name says and that can be made here. Returns where
-/// it is: an APNG lies beside the name asked for where there is no ffmpeg.
+/// Writes a movie of the reel's device to `output`, in the format of its name if possible here. Returns the path:
+/// without ffmpeg, an APNG is written beside the requested name.
 ///
 /// # Errors
 /// When the reel cannot be read, holds no requests, or the movie cannot be written.
@@ -114,7 +114,7 @@ pub fn movie(reel: &Reel, options: &MovieOptions, output: &Path) -> Result<PathB
     Ok(path)
 }
 
-/// The time that a frame shows the end of.
+/// End time of a frame.
 fn moment(survey: &Survey, frame: u32, frames: u32) -> i64 {
     let span = i128::from(survey.to_ns - survey.from_ns);
     survey.from_ns + (span * i128::from(frame + 1) / i128::from(frames.max(1))) as i64
@@ -145,7 +145,7 @@ fn shoot(
         };
         if let Some((first, last)) = time.span(r.issue_ns, r.last_ns()) {
             places.spans(r.sector, r.end_sector(), |(top, bottom)| {
-                // Rows count from the top of an axis that ascends; the map begins with the lowest address.
+                // Rows count from the top of an ascending axis; the map starts with the lowest address.
                 let cells = (places.rows - 1 - bottom) as usize..=(places.rows - 1 - top) as usize;
                 (first..=last).for_each(|frame| film.add(frame, ink, cells.clone()));
             });

@@ -1,4 +1,4 @@
-//! What stands still in a movie, and what is drawn over it per frame.
+//! The static background of a movie, and the drawing of each frame.
 
 use ioreel_analyze::{meters::bins::Bins, summary::series::DeviceSeries};
 
@@ -14,14 +14,14 @@ use crate::{
     model::{offset_axis::OffsetAxis, survey::Survey},
 };
 
-/// Size of a frame, px.
+/// Frame size, px.
 pub(super) const WIDTH: u32 = 1280;
 pub(super) const HEIGHT: u32 = 720;
-/// Places on the map, and pixels of each.
+/// Cells of the map, and size of each in pixels.
 pub(super) const COLUMNS: u32 = 120;
 pub(super) const ROWS: u32 = 44;
 const CELL: u32 = 10;
-/// Bins of the strips: one per two pixels.
+/// Bins of the curves: one per two pixels.
 pub(super) const STRIP_BINS: u32 = COLUMNS * CELL / 2;
 
 const LEFT: u32 = (WIDTH - COLUMNS * CELL) / 2;
@@ -36,21 +36,21 @@ const FAINT: &str = "#8b95a1";
 const READ: &str = "#56b4e9";
 const WRITE: &str = "#e69f00";
 const SEEK: &str = "#8fd3bd";
-/// A place that was never touched, one between two ranges that are drawn apart.
+/// Colours of a cell that was never touched, and of a gap between ranges.
 const UNTOUCHED: Rgb = [26, 32, 40];
 const GAP: Rgb = [16, 20, 26];
-/// Light of reads, writes and the rest; a touched place keeps a little of it.
+/// Colours of reads, writes and others. A touched cell keeps some of its colour.
 const LIGHTS: [Rgb; INKS] = [[86, 180, 233], [230, 159, 0], [0, 190, 140]];
 const TOUCHED: f32 = 0.28;
 
-/// One movie's scene.
+/// State of a movie.
 pub(super) struct Stage {
-    /// All that stands still.
+    /// The static background.
     still: Vec<u8>,
     frame: Vec<u8>,
-    /// How bright each place is, by ink.
+    /// Brightness of each cell, by colour.
     glow: [Vec<f32>; INKS],
-    /// Whether it was ever touched.
+    /// Whether each cell was ever touched.
     touched: [Vec<bool>; INKS],
     gaps: Vec<bool>,
     from_ns: i64,
@@ -79,23 +79,23 @@ impl Stage {
         })
     }
 
-    /// Lets the light of all places fade.
+    /// Dims all cells.
     pub(super) fn fade(&mut self, keep: f32) {
         self.glow.iter_mut().flatten().for_each(|g| *g *= keep);
     }
 
-    /// Lights the places that were touched so often.
+    /// Lights cells by their counts.
     pub(super) fn light(&mut self, ink: usize, counts: &[u8]) {
         let places = self.glow[ink].iter_mut().zip(&mut self.touched[ink]).zip(counts);
         for ((glow, touched), n) in places.filter(|(_, n)| **n > 0) {
             *touched = true;
-            // One event is seen, a hundred are brightest.
+            // One event is visible; a hundred give full brightness.
             let bright = 0.55 + 0.45 * (f32::from(*n).ln() / 100f32.ln()).min(1.0);
             *glow = glow.max(bright);
         }
     }
 
-    /// The frame at time `t_ns`, RGB row by row.
+    /// Draws the frame at time `t_ns`, RGB row by row.
     pub(super) fn draw(&mut self, t_ns: i64) -> Result<&[u8]> {
         self.frame.copy_from_slice(&self.still);
         for i in 0..self.gaps.len() {
@@ -118,7 +118,7 @@ impl Stage {
             let base = if self.touched[ink][i] { TOUCHED } else { 0.0 };
             let bright = self.glow[ink][i].max(base);
             for (l, c) in light.iter_mut().zip(color) {
-                // Light adds, up to white.
+                // Colours add, up to white.
                 *l = (*l + f32::from(*c) * bright).min(255.0);
             }
         }
@@ -135,7 +135,7 @@ impl Stage {
         }
     }
 
-    /// The time in the upper right corner.
+    /// Draws the time in the upper right corner.
     fn clock(&mut self, t_ns: i64) -> Result<()> {
         const W: u32 = 300;
         const H: u32 = 30;
@@ -154,7 +154,7 @@ impl Stage {
     }
 }
 
-/// A time with as many decimals as the span needs for it to be seen moving; the width of digits does not change.
+/// A time with enough decimals to change visibly. Its width is constant.
 fn clock(t_ns: i64, span_ns: i64) -> String {
     let (unit, ns, decimals) = match span_ns {
         ..2_000_000 => ("µs", 1e3, 1),
@@ -202,7 +202,7 @@ fn still(title: &str, survey: &Survey, places: &OffsetAxis, series: &DeviceSerie
     svg
 }
 
-/// A strip of rates, and its greatest value.
+/// Draws a curve of rates and its maximum.
 fn strip(svg: &mut Svg, top: f64, unit: &str, bins: Bins, lines: &[(Vec<f64>, &str)]) {
     let area = Area { x: f64::from(LEFT), y: top, w: f64::from(COLUMNS * CELL), h: STRIP_HEIGHT };
     svg.rect(area, "#161c24", 1.0);

@@ -1,4 +1,4 @@
-//! Bytes that system calls moved, at their return.
+//! Bytes moved by system calls, at their return.
 
 use ioreel_analyze::{
     events::calls::{Call, Kind},
@@ -39,7 +39,7 @@ impl Panel for CallThroughput {
 
     fn call(&mut self, call: &Call<'_>) {
         let Some(bin) = call.dur_ns.and_then(|_| self.bins.index(call.end_ns())) else { return };
-        // A copy does both.
+        // A copy reads and writes.
         if matches!(call.kind, Kind::Read | Kind::Copy) {
             self.read[bin] = self.read[bin].saturating_add(call.bytes());
         }

@@ -1,4 +1,4 @@
-//! System calls by what they are about, at their return.
+//! Rates of system calls by kind, at their return.
 
 use ioreel_analyze::{events::calls::Call, meters::bins::Bins, summary::series::CallSeries};
 

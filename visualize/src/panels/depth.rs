@@ -1,4 +1,4 @@
-//! P6, queue depth: requests in flight, the mean over time and the most at any moment of a bin - not sampled at dispatch.
+//! P6, queue depth: requests in flight, as mean over time and as maximum per bin (not sampled at dispatch).
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -31,23 +31,23 @@ struct Depth {
     bins: Bins,
     mean: Overlap,
     most: Vec<u64>,
-    /// When each request in flight ends.
+    /// Completion times of the requests in flight.
     ends_ns: BinaryHeap<Reverse<i64>>,
-    /// The bin that was reached.
+    /// The current bin.
     at: usize,
 }
 
 impl Depth {
-    /// The depth has been what it is until `t_ns`.
+    /// Applies the current depth until `t_ns`.
     fn go_to(&mut self, t_ns: i64) {
         let depth = self.ends_ns.len() as u64;
         let to = match self.bins.index(t_ns) {
             Some(bin) => bin,
-            // Before the window nothing is counted; after it, its rest is.
+            // Before the window nothing counts; after it, the rest of the window does.
             None if t_ns < self.bins.edges_ns(0).0 => return,
             None => self.most.len() - 1,
         };
-        // At a bin's left edge itself it is the next depth that counts.
+        // At the left edge of a bin, the next depth applies.
         let reached = if self.bins.edges_ns(to).0 >= t_ns { to } else { to + 1 };
         for most in self.most.iter_mut().take(reached.max(self.at)).skip(self.at) {
             *most = depth.max(*most);

@@ -1,5 +1,5 @@
-//! P8, distances of seeks: signed, by powers of two, from the end of the request before; and from the nearest end of the 32
-//! before, which is small where several streams take turns.
+//! P8, seek distances: signed, by powers of two, from the end of the previous request, and from the nearest end of the
+//! previous 32, which is small for interleaved streams.
 
 use super::panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec};
 use crate::{
@@ -16,13 +16,13 @@ pub(super) const SPEC: Spec = Spec {
     make: |_| Ok(Box::new(Distances::default())),
 };
 
-/// Ends looked back to.
+/// Number of ends considered.
 const WINDOW: usize = 32;
-/// Slots to each side of none.
+/// Slots on each side of zero.
 const SIDE: usize = 56;
 
 struct Distances {
-    /// The last ends, in a ring.
+    /// The last ends, in a ring buffer.
     ends: Vec<i64>,
     next: usize,
     last: Option<i64>,
@@ -43,7 +43,7 @@ fn slot(sectors: i64) -> usize {
     if sectors < 0 { SIDE - far } else { SIDE + far }
 }
 
-/// A slot's distance; every fourth power of two has a label.
+/// Label of a slot's distance, for every fourth power of two.
 fn distance(slot: i64) -> Option<String> {
     match slot {
         0 => Some("0".into()),
@@ -69,7 +69,7 @@ impl Panel for Distances {
             let end = r.end_sector();
             if let Some(last) = self.last.replace(end) {
                 self.plain[slot(r.sector.saturating_sub(last))] += 1;
-                // Of equally near ends the one that it begins behind, whichever came first.
+                // Of equally near ends, prefer the one before the request.
                 let distances = self.ends.iter().map(|e| r.sector.saturating_sub(*e));
                 let nearest = distances.min_by_key(|d| (d.unsigned_abs(), *d < 0));
                 self.windowed[slot(nearest.unwrap_or(0))] += 1;

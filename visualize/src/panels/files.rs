@@ -1,5 +1,5 @@
-//! P1f, the file map: which parts of which files are read and written when. The files with most bytes have a lane each, from
-//! its lowest touched byte (bottom) to its highest. Of calls; where a reel has none, of the data of bios.
+//! P1f, the file map: reads and writes of file ranges over time. The files with most bytes have one lane each, from the
+//! lowest touched byte (bottom) to the highest. Uses calls; for a reel without calls, bios with data.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,13 +27,13 @@ pub(super) const SPEC: Spec =
     Spec { name: "files", title: "File offset", unit: "", about: About::All, height: HEIGHT, make };
 
 const HEIGHT: u32 = 300;
-/// Lanes: fewer would hide files, more could not show where in them.
+/// Number of lanes: fewer would hide files, more would be too thin.
 const LANES: usize = 10;
 /// Rows of a lane for each cell size, and between lanes.
 const LANE_PX: u32 = 28;
 const GAP_PX: u32 = 4;
 
-/// Where a call or bio touches a file: the file, first byte, byte after the last.
+/// The range that a call or bio touches: file, first byte, byte after the last.
 fn touched(c: &Call<'_>) -> Option<(i64, i64, i64)> {
     let (file, offset, n) = (c.file?, c.offset_bytes?, i64::try_from(c.bytes()).ok()?);
     (n > 0 && offset >= 0).then(|| (file, offset, offset.saturating_add(n)))
@@ -44,7 +44,7 @@ fn touched_by_bio(b: &Bio<'_>) -> Option<(i64, i64, i64)> {
     (b.len_bytes > 0 && offset >= 0).then(|| (file, offset, offset.saturating_add(b.len_bytes)))
 }
 
-/// Bytes of a file that were moved, and the range of it that was touched.
+/// Bytes moved of a file, and its touched range.
 #[derive(Clone, Copy)]
 struct Use {
     bytes: u64,
@@ -118,7 +118,7 @@ struct Files {
     /// First row and cells of each file's lane.
     places: HashMap<i64, (u32, Cells)>,
     grids: Grids,
-    /// Files without a lane.
+    /// Number of files without a lane.
     rest: usize,
 }
 

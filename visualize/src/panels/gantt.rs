@@ -1,5 +1,5 @@
-//! P14, the gantt of system calls: a lane for each of the busiest threads, what it was in at each moment, and arrows from calls
-//! to the bios that they caused, in a lane of the device.
+//! P14, the gantt of system calls: a lane for each of the busiest threads with its current call, and arrows from calls
+//! to the bios they caused, in a lane of the device.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
@@ -40,13 +40,13 @@ pub(super) const SPEC: Spec = Spec {
     make,
 };
 
-/// Lanes of threads: as many as have room for a name.
+/// Maximum number of lanes with a readable name.
 const LANES: usize = 16;
 const LANE_PX: u32 = 16;
 const GAP_PX: u32 = 3;
-/// Arrows drawn at most: more would hide the lanes.
+/// Maximum number of arrows.
 const MOST_FLOWS: usize = 300;
-/// Calls remembered for their bios at most.
+/// Maximum number of calls remembered for their bios.
 const MOST_CALLS: usize = 1_000_000;
 
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
@@ -54,7 +54,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     each_call(s.reel, |c| {
         if !c.by_tool && s.time.span(c.start_ns, c.end_ns()).is_some() {
             let sum = time_of.entry(c.task_id).or_default();
-            // What takes no time counts by its number.
+            // Calls without duration count by their number.
             *sum = sum.saturating_add(c.dur_ns.and_then(|d| u64::try_from(d).ok()).unwrap_or(0) + 1);
         }
     })?;
@@ -64,7 +64,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     ranked.truncate(LANES);
     let mut tasks: Vec<i64> = ranked.into_iter().map(|(_, task)| task).collect();
     tasks.sort_unstable();
-    // By name alone threads of another reel are known again.
+    // Threads of different reels are matched by name.
     let mut names: HashMap<i64, (String, String)> = HashMap::new();
     for row in s.reel.rows::<Task>() {
         let row = row?;
@@ -90,7 +90,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
         lanes.push(Lane { key: label.clone(), label, row: place(tasks.len()), rows });
     }
     let axis = Rows::Lanes { lanes, row_px: cell_px };
-    // By operation a call has one of five colours here, since time goes into syncs and metadata as well.
+    // By operation, a call has one of five colours here, because syncs and metadata take time too.
     let kinds = s.palette.by == ColorBy::Op;
     let inks: Vec<(Ink, String)> = if kinds {
         INKS.into_iter().zip(CallSeries::ROWS).map(|(ink, name)| (ink, name.to_owned())).collect()
@@ -123,21 +123,21 @@ struct Gantt {
     kinds: bool,
     inks: Vec<(Ink, String)>,
     axis: Rows,
-    /// Rows of a lane.
+    /// Height of a lane in rows.
     rows: u32,
     /// First row of each thread's lane.
     places: HashMap<i64, u32>,
     /// The device and its lane.
     dev: Option<(i64, u32)>,
     grids: Grids,
-    /// Start and lane of calls by their ids, for arrows.
+    /// Start and lane of calls by id, for arrows.
     calls: HashMap<i64, (i64, u32)>,
     flows: Vec<[(i64, f64); 2]>,
-    /// Of so many arrows one is drawn, a power of two.
+    /// One in this many arrows is drawn; a power of two.
     one_in: u64,
-    /// Bios with a call that is shown.
+    /// Number of bios caused by a shown call.
     caused: u64,
-    /// Threads without a lane.
+    /// Number of threads without a lane.
     rest: usize,
 }
 
@@ -174,7 +174,7 @@ impl Panel for Gantt {
             }
             self.caused += 1;
             if self.flows.len() > MOST_FLOWS {
-                // Every other, so that they are of the whole time.
+                // Drops every other arrow, so that the rest covers the whole time.
                 self.one_in *= 2;
                 let mut place = 0;
                 self.flows.retain(|_| {
@@ -193,7 +193,7 @@ impl Panel for Gantt {
         }
         Shape::Field(Field {
             layers: self.grids.layers(self.inks),
-            // Of the kinds the most telling one: a read among many lookups is what the time went into.
+            // Of several kinds in a cell, the most frequent is shown.
             blend: if self.kinds { Blend::Most } else { self.palette.blend() },
             rows: self.axis,
             curves: Vec::new(),

@@ -1,7 +1,7 @@
-//! The one pass over a reel that all panels share: rows are read and handed to those that want them.
+//! Reads a reel once and passes its rows to all panels that need them.
 //!
-//! Requests are decoded on one thread and counted on two others; calls and bios are read on a fourth. Each panel is fed by
-//! one thread alone and in order, so that what it counts does not depend on timing.
+//! One thread decodes requests, two count them, and a fourth reads calls and bios. A single thread feeds each panel in
+//! order, so the result does not depend on timing.
 
 use std::{
     sync::{Arc, mpsc::sync_channel},
@@ -27,38 +27,38 @@ use crate::{
     panels::panel::{Issue, Needs, Panel},
 };
 
-/// Requests of the drawn device that were issued before they were queued: clocks that jump.
+/// Requests of the drawn device that were issued before they were queued, because of clock jumps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Early {
     pub(crate) count: u64,
-    /// When the first of them were issued.
+    /// Issue times of the first of them.
     pub(crate) at_ns: Vec<i64>,
 }
 
-/// What came of a pass.
+/// Result of a pass.
 pub(crate) struct Gathered {
-    /// What each panel made.
+    /// Output of each panel.
     pub(crate) shapes: Vec<Shape>,
     pub(crate) early: Early,
 }
 
 type Boxed = Box<dyn Panel>;
 
-/// Panels with their places.
+/// Panels with their positions.
 type Placed = Vec<(usize, Boxed)>;
 
-/// Threads that count requests: the machine's other core or two.
+/// Number of counting threads.
 const COUNTERS: usize = 2;
-/// Batches on their way to a counter: enough that neither side waits for the other's last row.
+/// Batches queued per counter, enough to keep both sides busy.
 const AHEAD: usize = 4;
 
-/// Feeds the panels and returns what each made, in their order. With `ids`, requests have theirs.
+/// Feeds the panels and returns the output of each, in their order. With `ids`, requests have ids.
 pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, ids: bool, panels: Vec<Boxed>) -> Result<Gathered> {
     let count = panels.len();
     let mut counters: Vec<Placed> = (0..COUNTERS).map(|_| Vec::new()).collect();
     let mut others: Placed = Vec::new();
     let mut panels: Placed = panels.into_iter().enumerate().collect();
-    // The costly ones first, so that the others even out what these leave.
+    // Expensive panels first, so that the others balance the load.
     panels.sort_by_key(|(_, panel)| std::cmp::Reverse(panel.cost()));
     for (place, panel) in panels {
         if panel.needs() == Needs::Requests {
@@ -113,7 +113,7 @@ fn read_requests(
 ) -> Result<Early> {
     let mut early = Early::default();
     let Some(device) = &survey.device else { return Ok(early) };
-    // Ids, for the colours that bios tell, are read where they are needed alone.
+    // Ids are read only for colours that depend on bios.
     let mut all = match (device.of_bios, ids) {
         (true, true) => bios_as_requests_with_ids(reel),
         (true, false) => bios_as_requests(reel),
@@ -136,16 +136,17 @@ fn read_requests(
         }
         let batch: Arc<Vec<Issue>> = Arc::new(batch.into_iter().filter(|r| r.dev == device.dev).map(issue).collect());
         for sender in to {
-            // Nobody listens any more only when the counter has died, which is told when it is joined.
+            // Sending fails only if the counter has died, which joining it reports.
             let _ = sender.send(Arc::clone(&batch));
         }
     }
     Ok(early)
 }
 
-/// Calls first, then bios: a panel of both knows the calls when their bios come.
+/// Calls first, then bios: a panel of both needs the calls first.
 fn feed_others(reel: &Reel, mut panels: Placed) -> Result<Placed> {
-    // Each gets what it needs alone: one that could count either must not count both because another panel does.
+    // Each panel gets only what it needs: one that can count either must not count both because another panel needs
+    // both.
     panels.sort_by_key(|(_, p)| match p.needs() {
         Needs::Calls => 0,
         Needs::Both => 1,

@@ -1,5 +1,5 @@
-//! P10, hot places: requests by address, what share of them the hottest places have, and how many places are in use over time.
-//! A place is a megabyte; of a device with more than a million used ones, a power of two of them.
+//! P10, hot places: requests by address, the share of requests in the hottest places, and the number of used places
+//! over time. A place is 1 MiB; if more than a million are used, a power of two of it.
 
 use std::collections::HashMap;
 
@@ -37,18 +37,18 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
-/// Slots of the profile by address.
+/// Slots of the address profile.
 const PROFILE: u32 = 200;
-/// Places at most.
+/// Maximum number of places.
 const MOST_PLACES: usize = 1 << 20;
 
 struct Hot {
     bins: Bins,
-    /// Sectors of a place, as a power of two.
+    /// Size of a place in sectors, as power of two.
     shift: u32,
-    /// Requests of each place, and the bin after the last in which it was used.
+    /// Number of requests per place, and the bin after its last use.
     places: HashMap<i64, (u64, u32), FxBuildHasher>,
-    /// Places used in each bin.
+    /// Number of places used in each bin.
     in_use: Vec<u64>,
     axis: OffsetAxis,
     profile: Vec<u64>,
@@ -64,8 +64,8 @@ impl Hot {
     }
 }
 
-/// Zipf's exponent: the slope of the line through the counts by rank, both as logarithms, at ranks an even factor apart so that
-/// the many cold places do not outweigh the hot ones.
+/// Zipf exponent: the slope of counts over rank, both logarithmic, at ranks of equal ratio, so that the many cold
+/// places do not outweigh the hot ones.
 fn theta(sorted: &[u64]) -> Option<f64> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let mut rank = 1.0f64;
@@ -95,7 +95,7 @@ impl Panel for Hot {
         for i in batch.iter().filter(|i| i.inside && i.request.class.is_data() && i.request.sector >= 0) {
             let r = &i.request;
             let bin = self.bins.index(r.issue_ns);
-            // What claims to be longer than any request is damage.
+            // A request longer than any real one is damage.
             let last = r.end_sector().min(r.sector.saturating_add(1 << 20)).max(r.sector.saturating_add(1)) - 1;
             for place in r.sector >> self.shift..=last >> self.shift {
                 let (n, used) = self.places.entry(place).or_default();

@@ -1,4 +1,4 @@
-//! P3, IOPS: requests completed, by what they asked.
+//! P3, IOPS: requests completed, by class.
 
 use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 
@@ -19,7 +19,7 @@ pub(super) const SPEC: Spec = Spec {
 
 struct Iops {
     bins: Bins,
-    /// Discards and the rest, flushes, reads, writes.
+    /// Discards and others, flushes, reads, writes.
     counts: [Vec<u64>; 4],
 }
 

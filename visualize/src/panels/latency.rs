@@ -1,5 +1,5 @@
-//! P5, latency: how many took how long, eight steps to the octave, with percentiles over time. Four variants: from issue, from
-//! queueing, between the two, and of system calls; each event counts when it ended (of `Q2D`, when it was issued).
+//! P5, latency: number of events by duration, eight rows per octave, with percentiles over time. Four variants: from
+//! issue, from queueing, between both, and of system calls. Each event counts at its end (`Q2D`: at issue).
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ enum Span {
 }
 
 impl Span {
-    /// When and how long.
+    /// Time and duration.
     fn of(self, r: &Request) -> Option<(i64, i64)> {
         match self {
             Self::D2c => r.complete_ns.map(|c| (c, c.saturating_sub(r.issue_ns))),
@@ -65,7 +65,7 @@ impl Span {
     }
 }
 
-/// Bins of percentiles over the bins of rates: fewer, since a percentile of three events is none.
+/// Bins of rates per bin of percentiles, which need more than a few events.
 const COARSER: usize = 4;
 
 fn make(s: &Setup<'_>, span: Span) -> Result<Box<dyn Panel>> {
@@ -96,15 +96,15 @@ struct Latency {
     words: [&'static str; 3],
     grids: Grids,
     bins: Bins,
-    /// Events by bin and row of [`octave_row`].
+    /// Number of events by bin and row of [`octave_row`].
     steps: Vec<u32>,
-    /// The longest of each bin, exactly.
+    /// The exact maximum of each bin.
     most: Vec<i64>,
 }
 
 impl Latency {
     fn add(&mut self, layer: usize, t_ns: i64, dur_ns: i64) {
-        // Clocks of an import may disagree.
+        // The clocks of an import may disagree.
         let dur_ns = dur_ns.max(0);
         let step = octave_row(dur_ns as u64);
         if let Some(column) = self.time.index(t_ns) {
@@ -118,7 +118,7 @@ impl Latency {
         }
     }
 
-    /// The least value that the share `q` of a bin's events does not exceed, to an eighth of an octave.
+    /// The quantile `q` of a bin, with a resolution of an eighth of an octave.
     fn quantile(&self, bin: usize, q: f64) -> f64 {
         let steps = &self.steps[bin * OCTAVE_ROWS..(bin + 1) * OCTAVE_ROWS];
         let all: u64 = steps.iter().map(|n| u64::from(*n)).sum();

@@ -2,9 +2,8 @@
 //!
 //! In: requests, bios and calls of a reel. Out: a shape per panel. May use: `canvas`, `model`.
 //!
-//! [`panel`] is what each of them implements. To add a panel, write a file with a type that implements
-//! [`Panel`](panel::Panel) and list it in [`ALL`]. Reading, scales, legends, several reels, differences, losses and both
-//! themes are handled for all panels alike.
+//! To add a panel, write a file with a type that implements [`Panel`](panel::Panel), and list it in [`ALL`]. Reading,
+//! scales, legends, several reels, differences, losses and themes work the same for all panels.
 
 mod call_throughput;
 mod calls;
@@ -77,12 +76,12 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Spec>> {
     Ok(out)
 }
 
-/// Whether the panel is fed with requests and has them in colours, which by process, class or file only their bios tell.
+/// Whether the panel shows requests in colours that may depend on their bios (process, class, file).
 pub(crate) fn colors_requests(spec: &Spec) -> bool {
     [latency::D2C.name, latency::Q2C.name, latency::Q2D.name, phase::SPEC.name].contains(&spec.name)
 }
 
-/// What is drawn unless asked otherwise, of reels with requests, with calls.
+/// Default panels for reels with requests and with calls.
 pub(crate) fn default_names(requests: bool, calls: bool) -> &'static [&'static str] {
     match (requests, calls) {
         (true, false) => &["offsets", "throughput", "iops", "seeks", "latency", "depth", "table"],

@@ -1,5 +1,5 @@
-//! P1, the offset map: the extent of every request over its time. Coloured by what only bios tell (process, class, file), it
-//! is of the bios' extents, from queueing to completion.
+//! P1, the offset map: sectors and time in flight of every request. If coloured by process, class or file, it shows
+//! bios from queueing to completion instead.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Offsets {
     fn add(&mut self, class: Class, layer: usize, (from_ns, to_ns): (i64, i64), (start, end): (i64, i64)) {
         let Some(columns) = self.time.span(from_ns, to_ns) else { return };
         if class == Class::Flush || start < 0 {
-            // No address: a strip of its own.
+            // A flush has no address; it is drawn in a strip.
             self.flushes.get_or_insert_with(|| Grid::new(self.time.count, 1)).add(columns, (0, 0));
         } else {
             let grids = &mut self.grids;
@@ -92,7 +92,7 @@ impl Panel for Offsets {
     fn finish(self: Box<Self>) -> Shape {
         let mut layers = self.grids.layers(self.palette.layers(self.words));
         if self.palette.by == ColorBy::Op {
-            // Discards lie below the data, in one tint: they say that space was given up, not that it was busy.
+            // Discards are drawn below the data in one tint: they mean freed space, not activity.
             layers[0].flat = true;
         }
         let strip = self.flushes.map(|grid| Layer {

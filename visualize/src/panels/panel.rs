@@ -1,4 +1,4 @@
-//! What a panel is: what it is fed with, what it is listed as, and how high it is drawn. [`super::ALL`] lists those there are.
+//! The interface of a panel: its input, its description and its height. [`super::ALL`] lists all panels.
 
 use std::sync::Arc;
 
@@ -18,35 +18,35 @@ use crate::{
 pub(crate) const OFFSET_HEIGHT: u32 = 402;
 /// Height of panels of rates, px.
 pub(crate) const RATE_HEIGHT: u32 = 96;
-/// Height of fields but the offset map, px.
+/// Height of other fields, px.
 pub(crate) const FIELD_HEIGHT: u32 = 204;
 /// Height of charts, px.
 pub(crate) const CHART_HEIGHT: u32 = 150;
 
-/// A request of the drawn device, with what only the order of all of them tells.
+/// A request of the drawn device, with facts that depend on the order of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issue {
     pub(crate) request: Request,
-    /// What seek it was, within the window.
+    /// Kind of seek, within the window.
     pub(crate) seek: Seek,
     /// Whether it was issued in the window.
     pub(crate) inside: bool,
 }
 
-/// What a panel is made for.
+/// Input for the construction of a panel.
 pub(crate) struct Setup<'a> {
     pub(crate) reel: &'a Reel,
     pub(crate) survey: &'a Survey,
-    /// The time axis, in cells of rasters.
+    /// The time axis in raster cells.
     pub(crate) time: Cells,
-    /// The bins of rates.
+    /// Bins of rates.
     pub(crate) bins: Bins,
     /// The offset axis of all reels.
     pub(crate) offsets: &'a OffsetAxis,
     pub(crate) palette: Arc<Palette>,
 }
 
-/// Which rows a panel is fed with.
+/// The rows that a panel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// Requests of the drawn device, in dispatch order.
@@ -61,43 +61,43 @@ pub(crate) enum Needs {
 
 /// Counts one reel's events for one panel.
 pub(crate) trait Panel: Send {
-    /// What it is fed with.
+    /// The rows it needs.
     fn needs(&self) -> Needs;
-    /// Time per request beside other panels, for sharing the work out.
+    /// Relative time per request, for distributing panels to threads.
     fn cost(&self) -> u32 {
         1
     }
-    /// The next requests.
+    /// Handles the next requests.
     fn requests(&mut self, _batch: &[Issue]) {}
-    /// The next call, none of them the tool's own.
+    /// Handles the next call. ioreel's own calls are excluded.
     fn call(&mut self, _call: &Call<'_>) {}
-    /// The next bio.
+    /// Handles the next bio.
     fn bio(&mut self, _bio: &Bio<'_>) {}
-    /// What was counted.
+    /// The result.
     fn finish(self: Box<Self>) -> Shape;
 }
 
-/// What a panel tells of.
+/// Subject of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
-    /// The device: nothing where the reel has no requests.
+    /// The device: empty if the reel has no requests.
     Device,
     /// Calls.
     Calls,
-    /// Either.
+    /// Any.
     All,
 }
 
-/// A panel that there is.
+/// Description of a panel.
 pub(crate) struct Spec {
-    /// What `--panels` calls it.
+    /// Its name for `--panels`.
     pub(crate) name: &'static str,
     /// Its heading.
     pub(crate) title: &'static str,
-    /// Unit and rule of counting, beside the heading.
+    /// Unit and counting rule, shown beside the heading.
     pub(crate) unit: &'static str,
     pub(crate) about: About,
-    /// About how high it is, px.
+    /// Approximate height, px.
     pub(crate) height: u32,
     pub(crate) make: fn(&Setup<'_>) -> Result<Box<dyn Panel>>,
 }

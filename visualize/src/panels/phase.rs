@@ -1,6 +1,6 @@
-//! P13, the phase map (Gregg's sub-second offset heat map): when within each second, or each 5 s of a long recording, requests
-//! are issued; of shorter ones, within each of some twenty parts. What runs by a clock - flushers, commits - is a horizontal
-//! line.
+//! P13, the phase map (Gregg's sub-second offset heat map): issue times within each second, or within 5 s in long
+//! recordings; in short ones, within each of some twenty parts. Periodic activity such as flushers and commits appears
+//! as a horizontal line.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::{
     },
 };
 
-/// Rows of the period.
+/// Number of rows of a period.
 const ROWS: u32 = 68;
-/// Longest recording that is laid over seconds; longer ones over the 5 s of ext4's commit and the kernel's flusher.
+/// Longest recording with a period of 1 s. Longer ones use 5 s, the interval of ext4's commits and the kernel's
+/// flusher.
 const SECONDS_UP_TO_NS: i64 = 60_000_000_000;
-/// Shortest recording that is laid over seconds: of fewer there would be nothing to compare.
+/// Shortest recording with a period of 1 s. Shorter ones would have too few periods.
 const SECONDS_FROM_NS: i64 = 5_000_000_000;
-/// Periods that a shorter one is cut into at most.
+/// Maximum number of periods in shorter recordings.
 const MOST_PARTS: usize = 20;
 
-/// The period that a window of this length is laid over.
+/// The period for a window of this length.
 fn period_ns(span_ns: i64) -> i64 {
     match span_ns {
         ..SECONDS_FROM_NS => nice_width_ns(span_ns, MOST_PARTS, 1),
@@ -75,7 +76,7 @@ impl Panel for Phase {
             }
             let within = r.issue_ns.rem_euclid(self.period_ns);
             let start = r.issue_ns - within;
-            // A period is as wide as it is long; cells belong to the period that their beginning is in.
+            // A period is as wide as its duration. A cell belongs to the period in which it starts.
             let Some(columns) = self.time.span(start, start + self.period_ns - 1) else { continue };
             let row = (i128::from(within) * i128::from(ROWS) / i128::from(self.period_ns)) as u32;
             let layer = self.palette.of_request(r);

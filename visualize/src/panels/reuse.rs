@@ -1,6 +1,6 @@
-//! P11, the miss ratio of a cache of any size: how many requests for blocks of 4 KiB an LRU cache of so many would not have had.
-//! By reuse distances of a sample of blocks (SHARDS, Waldspurger and others, FAST'15), with the fixed number of blocks of its
-//! second form: memory is bounded, and up to that number the curve is exact.
+//! P11, the miss ratio by cache size: the share of accesses to 4 KiB blocks that an LRU cache of each size would miss.
+//! Uses reuse distances of a sample of blocks (SHARDS, Waldspurger and others, FAST'15) with a fixed number of blocks:
+//! memory is bounded, and the curve is exact up to that number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,25 +24,25 @@ pub(super) const SPEC: Spec = Spec {
     make: |_| Ok(Box::new(Reuse::new(MOST_BLOCKS))),
 };
 
-/// Blocks in the sample at most: its error is then about a hundredth.
+/// Maximum number of sampled blocks. The error is then about 0.01.
 const MOST_BLOCKS: usize = 1 << 16;
 /// Sectors of a block.
 const BLOCK: i64 = 8;
-/// Sizes of caches: powers of two of blocks.
+/// Number of cache sizes: powers of two, in blocks.
 const SIZES: usize = 40;
 
 struct Reuse {
     most: usize,
-    /// When each block of the sample was last used.
+    /// Time of the last use of each sampled block.
     used: HashMap<i64, usize, FxBuildHasher>,
-    /// A one at each moment that is some block's last use, in a tree of sums (Fenwick).
+    /// A Fenwick tree with 1 at each time that is the last use of a block.
     tree: Vec<u32>,
     now: usize,
-    /// Blocks whose hash is below this are in the sample.
+    /// Blocks with a hash below this are in the sample.
     below: u64,
-    /// Hashes of those, the greatest of which leaves first.
+    /// Hashes of the sampled blocks. The largest leaves first.
     hashes: BTreeMap<u64, i64>,
-    /// Uses by the size that the cache would need, scaled by what share of the blocks is looked at.
+    /// Uses by the cache size they need, scaled by the sampled share.
     hits: [f64; SIZES],
     all: f64,
 }
@@ -69,7 +69,7 @@ impl Reuse {
         }
     }
 
-    /// Ones at moments before `at`.
+    /// Number of last uses before `at`.
     fn before(&self, at: usize) -> u32 {
         let (mut i, mut sum) = (at, 0u32);
         while i > 0 {
@@ -79,7 +79,7 @@ impl Reuse {
         sum
     }
 
-    /// Renumbers the moments when there is no room for another.
+    /// Renumbers the times when the range is full.
     fn compact(&mut self) {
         let mut order: Vec<(usize, i64)> = self.used.iter().map(|(block, at)| (*at, *block)).collect();
         order.sort_unstable();
@@ -104,7 +104,7 @@ impl Reuse {
         let now = self.now;
         self.now += 1;
         if let Some(at) = self.used.insert(block, now) {
-            // Different blocks used since then, and itself.
+            // Distinct blocks used since then, plus this one.
             let distance = f64::from(self.before(now) - self.before(at)) * scale;
             let size = distance.max(1.0).log2().ceil() as usize;
             self.hits[size.min(SIZES - 1)] += scale;
@@ -122,7 +122,7 @@ impl Reuse {
         }
     }
 
-    /// The share of uses that a cache of 2^i blocks would not have had.
+    /// The share of uses that a cache of 2^i blocks would miss.
     fn misses(&self) -> Vec<f64> {
         let mut left = self.all;
         self.hits
@@ -135,7 +135,7 @@ impl Reuse {
     }
 }
 
-/// A cache of so many blocks, as a power of two; every other has a label.
+/// Label of a cache size (power of two in blocks), for every other one.
 fn size(power: i64) -> Option<String> {
     (power % 2 == 0 && power < 50).then(|| bytes(4096 << power))
 }
@@ -151,7 +151,7 @@ impl Panel for Reuse {
 
     fn requests(&mut self, batch: &[Issue]) {
         for r in batch.iter().filter(|i| i.inside && i.request.class.is_data()).map(|i| &i.request) {
-            // What claims to be longer than any request is damage.
+            // A request longer than any real one is damage.
             let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
             (r.sector / BLOCK..(end + BLOCK - 1) / BLOCK).for_each(|block| self.touch(block));
         }
@@ -159,7 +159,7 @@ impl Panel for Reuse {
 
     fn finish(self: Box<Self>) -> Shape {
         let misses = self.misses();
-        // Up to where more memory no longer helps.
+        // Up to the size at which more memory no longer helps.
         let last = misses.last().copied().unwrap_or(0.0);
         let until = misses.iter().position(|m| *m <= last + 1e-9).unwrap_or(0);
         let shown = (until + 2).clamp(12, SIZES);
@@ -190,7 +190,7 @@ mod tests {
             (0..100).for_each(|b| r.touch(b * 77));
         }
         let misses = r.misses();
-        // 128 blocks hold the loop of 100: only first uses miss; 64 hold none of it in time.
+        // 128 blocks hold the loop of 100, so only first uses miss; 64 blocks always miss.
         assert!((misses[7] - 0.02).abs() < 1e-9 && misses[6] > 0.999, "{misses:?}");
     }
 
@@ -200,7 +200,7 @@ mod tests {
         let mut x = 1u64;
         for _ in 0..300_000 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
-            // Half of the uses go to a hundredth of the places.
+            // Half of the uses go to 1 % of the blocks.
             let block = if x >> 63 == 0 { (x >> 20) % 300 } else { (x >> 20) % 30_000 };
             exact.touch(block as i64);
             sampled.touch(block as i64);

@@ -1,4 +1,4 @@
-//! P12, the rewrite map: every 4 KiB block written, coloured by how long ago it was last written, as dark as often.
+//! P12, the rewrite map: every written 4 KiB block. Colour: time since its previous write. Shade: number of writes.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ const LABELS: [&str; 4] = ["first write", "again after more than 30 s", "within 
 const INKS: [Ink; 4] = [Ink::Grey, Ink::Hue(4), Ink::Hue(5), Ink::Write];
 /// Sectors of a block.
 const BLOCK: i64 = 8;
-/// Blocks remembered at most; beyond, every other is left out, by a hash of its place.
+/// Maximum number of blocks. Beyond it, half of them, by a hash of their number, are ignored.
 const MOST_BLOCKS: usize = 8 << 20;
 
 struct Rewrites {
@@ -49,13 +49,13 @@ struct Rewrites {
     bins: Bins,
     axis: OffsetAxis,
     grids: Grids,
-    /// When each block was last written.
+    /// Time of the last write of each block.
     written: HashMap<i64, i64, FxBuildHasher>,
-    /// Of so many blocks one is looked at, a power of two.
+    /// One in this many blocks is counted; a power of two.
     one_in: u64,
 }
 
-/// Mixes a block's number (the finaliser of MurmurHash3), so that what is left out follows no pattern.
+/// Hashes a block number (the finaliser of MurmurHash3), so that sampling follows no pattern.
 pub(super) fn scatter(mut x: u64) -> u64 {
     x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -86,7 +86,7 @@ impl Panel for Rewrites {
     fn requests(&mut self, batch: &[Issue]) {
         for r in batch.iter().map(|i| &i.request).filter(|r| r.class == Class::Write && r.sector >= 0) {
             let Some(columns) = self.time.span(r.issue_ns, r.last_ns()) else { continue };
-            // What claims to be longer than any request is damage.
+            // A request longer than any real one is damage.
             let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
             for block in r.sector / BLOCK..(end + BLOCK - 1) / BLOCK {
                 if scatter(block as u64) & (self.one_in - 1) != 0 {

@@ -1,4 +1,4 @@
-//! P4, seeks: in dispatch order, over reads and writes, by both definitions of [`ioreel_analyze::meters::seeks`].
+//! P4, seeks of reads and writes in dispatch order, by both definitions of [`ioreel_analyze::meters::seeks`].
 
 use ioreel_analyze::meters::bins::Bins;
 
@@ -42,7 +42,7 @@ impl Panel for Seeks {
 
     fn finish(self: Box<Self>) -> Shape {
         let rates = |counts: &[u64]| Line::rates(self.bins, counts, 1.0);
-        // Often they agree: then the one is seen as the outline of the other.
+        // Both often agree, so one is drawn as the outline of the other.
         let area = Line::plain(Ink::Seek, "seeks.sw64k: more than 64 KiB from it", rates(&self.sw64k));
         let area = Line { width: 0.0, fill: Some(1.0), ..area };
         let line = Line::plain(Ink::Text, "seeks.exact: start ≠ previous end", rates(&self.exact));

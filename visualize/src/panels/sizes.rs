@@ -1,4 +1,4 @@
-//! P7, sizes of requests: by powers of two, and the sixteen most frequent exactly.
+//! P7, sizes of requests: by powers of two, and the sixteen most frequent sizes.
 
 use std::collections::HashMap;
 
@@ -22,18 +22,18 @@ pub(super) const SPEC: Spec = Spec {
     make: |_| Ok(Box::new(Sizes { counts: HashMap::new(), logs: [[0; 2]; 64] })),
 };
 
-/// Exact sizes shown.
+/// Number of exact sizes shown.
 const TOP: usize = 16;
-/// Exact sizes counted at most: a real device has a few thousand, damage may have any.
+/// Maximum number of exact sizes counted. A real device has a few thousand.
 const MOST_SIZES: usize = 1 << 16;
 
-/// Exact sizes handed on.
+/// Maximum number of exact sizes returned.
 const MOST_KEPT: usize = 4096;
 
 struct Sizes {
-    /// Reads and writes of each size.
+    /// Number of reads and writes of each size.
     counts: HashMap<i64, [u64; 2]>,
-    /// Reads and writes by the power of two that is at most their size.
+    /// Number of reads and writes per power of two.
     logs: [[u64; 2]; 64],
 }
 
@@ -55,7 +55,7 @@ impl Panel for Sizes {
     fn finish(self: Box<Self>) -> Shape {
         let used = |i: &usize| self.logs[*i] != [0, 0];
         let (low, high) = (0..64).filter(used).fold((63, 9), |(low, high), i| (low.min(i), high.max(i)));
-        // From a sector to at least a megabyte, so that pictures compare.
+        // At least from one sector to 1 MiB, so that pictures are comparable.
         let (low, high) = (low.min(9), high.max(20));
         let side = |write: usize| (low..=high).map(|i| self.logs[i][write] as f64).collect();
         let series =
@@ -74,7 +74,7 @@ impl Panel for Sizes {
         top.sort_by_key(|(size, n)| (std::cmp::Reverse(n[0] + n[1]), *size));
         let more = top.len().saturating_sub(TOP);
         let shown: u64 = top.iter().take(TOP).map(|(_, n)| n[0] + n[1]).sum();
-        // More than are shown: what is one of the sixteen beside another reel is not yet known.
+        // More than are shown, because the sixteen largest depend on the other reels.
         top.truncate(MOST_KEPT);
         let side = |write: usize| top.iter().map(|(_, n)| n[write] as f64).collect();
         let exact = Chart {
@@ -94,7 +94,7 @@ impl Panel for Sizes {
     }
 }
 
-/// A power of two of bytes; every other has a label.
+/// Label of a power of two in bytes, for every other one.
 fn power(i: i64) -> Option<String> {
     (i % 2 == 1 && i < 63).then(|| bytes(1 << i))
 }

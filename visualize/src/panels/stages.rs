@@ -1,5 +1,5 @@
-//! P9, the stages of a request as shares of their time: in the queue and at the device, in the bin of completion. An imported
-//! block trace also tells when the request was made (G) and handed to the scheduler (I).
+//! P9, the stages of requests as shares of their time: in the queue and at the device, at completion. An imported block
+//! trace also contains creation (G) and insertion into the scheduler (I).
 
 use ioreel_analyze::{
     events::stages::{MOST_ACTIONS, Moments, too_many},
@@ -22,7 +22,7 @@ pub(super) const SPEC: Spec = Spec {
     make,
 };
 
-/// Colour and name of each stage, in time's order.
+/// Colour and name of each stage, in order of time.
 const STAGES: [(Ink, &str); 4] = [
     (Ink::Hue(5), "Q2G making the request"),
     (Ink::Hue(4), "G2I to the scheduler"),
@@ -40,11 +40,11 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
 
 struct Stages {
     bins: Bins,
-    /// What the records of an imported block trace tell.
+    /// Stages of an imported block trace.
     moments: Option<Moments>,
     /// Time in each stage, by bin, ns.
     sums: [Vec<u64>; 4],
-    /// Why stages are missing, where they are.
+    /// Why stages are missing, if they are.
     note: String,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The same for the reel's calls: rows of both kinds are joined by [`Sheet::join`].
+    /// The same for calls. [`Sheet::join`] joins rows of both kinds.
     pub(crate) fn of_calls(setup: &Setup<'_>) -> crate::Result<Box<dyn Panel>> {
         Ok(Box::new(Self {
             survey: setup.survey.clone(),

@@ -1,4 +1,4 @@
-//! P2, throughput: bytes of reads and writes that ended without error, at their completion. Discards and zeroing are none.
+//! P2, throughput: bytes of successful reads and writes, at completion. Discards and zeroing do not count.
 
 use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
 

@@ -1,5 +1,5 @@
-//! Several reels in one column: over each other, or the second less the first. Works on shapes, so that every panel can be
-//! compared without knowing of it.
+//! Combines several reels in one column: over each other, or the second minus the first. Works on shapes, so it
+//! supports every panel.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Dashes of a reel's first, second and further lines.
 const DASHES: [&str; 5] = ["", "5 3", "2 2", "1 3", "8 3 2 3"];
 
-/// One column of all.
+/// One column of all reels.
 pub(crate) fn one(columns: Vec<Column>, arrange: Arrange) -> Vec<Column> {
     let names: Vec<String> = columns.iter().flat_map(|c| &c.surveys).map(|s| s.name.clone()).collect();
     let panels = columns.iter().map(|c| c.shapes.len()).max().unwrap_or(0);
@@ -64,7 +64,7 @@ fn together(parts: Vec<Option<Shape>>, names: &[String], arrange: Arrange) -> Op
     (!sheets.is_empty()).then_some(Shape::Table(sheets))
 }
 
-/// All layers of a field in one.
+/// Sum of all layers of a field.
 fn sum(field: &Field) -> Counts {
     let mut layers = field.layers.iter();
     let mut all = layers.next().map(|l| l.counts.clone()).unwrap_or_default();
@@ -107,8 +107,8 @@ fn of_fields(fields: Vec<(usize, Field)>, names: &[String], difference: bool) ->
     Field { curves, ..first }
 }
 
-/// Lanes are files or threads of one reel, which those of another cannot lie on: each has its own, in its reel's colour. Those of
-/// the same name stand together, in the order of the reel that has them first.
+/// Lanes belong to files or threads of one reel, so lanes of different reels are not merged. Each reel has lanes in its
+/// own colour; lanes of the same name are adjacent, in the order of the first reel with that name.
 fn of_lanes(fields: Vec<(usize, Field)>, names: &[String]) -> Field {
     let lanes = |f: &Field| if let Rows::Lanes { lanes, .. } = &f.rows { lanes.clone() } else { Vec::new() };
     let of: Vec<Vec<Lane>> = fields.iter().map(|(_, f)| lanes(f)).collect();
@@ -121,7 +121,7 @@ fn of_lanes(fields: Vec<(usize, Field)>, names: &[String]) -> Field {
     let gaps = of.iter().filter_map(|lanes| lanes.get(..2)).map(|l| l[1].row.saturating_sub(l[0].row + l[0].rows));
     let gap = gaps.max().unwrap_or(1);
     let (mut placed, mut row) = (Vec::new(), 0);
-    // Where each field's lanes have come to.
+    // New position of each field's lanes.
     let mut moved: Vec<Vec<(Lane, u32)>> = vec![Vec::new(); fields.len()];
     for key in keys {
         for (i, lanes) in of.iter().enumerate() {
@@ -183,7 +183,7 @@ fn empty() -> Field {
     }
 }
 
-/// Cells where both have as many, where the first has more, where the second has.
+/// Cells where both have equal counts, where the first has more, and where the second has more.
 fn differences(a: &Counts, b: &Counts) -> Vec<Layer> {
     let of = |f: &dyn Fn(u32, u32) -> u32| Counts {
         cells: a.cells.iter().zip(&b.cells).map(|(a, b)| f(*a, *b)).collect(),
@@ -239,7 +239,7 @@ fn of_lines(lines: Vec<(usize, Lines)>, difference: bool) -> Lines {
     out.unwrap_or(Lines { bins: Bins::new(0, 1, 1), lines: Vec::new(), stacked: false, top: None, note })
 }
 
-/// Outlines in the reels' colours; what was stacked is one line.
+/// Outlines in the reels' colours. A stack becomes one line.
 fn of_charts(charts: Vec<(usize, Vec<Chart>)>) -> Vec<Chart> {
     let count = charts.iter().map(|(_, c)| c.len()).max().unwrap_or(0);
     let of = |i: usize| charts.iter().filter_map(|(reel, charts)| Some((*reel, charts.get(i)?))).collect();
@@ -249,7 +249,7 @@ fn of_charts(charts: Vec<(usize, Vec<Chart>)>) -> Vec<Chart> {
 fn of_chart(parts: Vec<(usize, &Chart)>) -> Option<Chart> {
     let (_, first) = parts.first()?;
     let total = |chart: &Chart, slot: usize| -> f64 { chart.series.iter().filter_map(|s| s.values.get(slot)).sum() };
-    // Which slot of each is which slot of all.
+    // Mapping from the slots of each chart to the common slots.
     let (slots, places): (Slots, Vec<Vec<Option<usize>>>) = match &first.slots {
         Slots::Same(_) => {
             let most = parts.iter().map(|(_, c)| c.count()).max().unwrap_or(0);
@@ -281,7 +281,7 @@ fn of_chart(parts: Vec<(usize, &Chart)>) -> Option<Chart> {
         let mut last = 0.0;
         let value = |place: &Option<usize>| {
             let here = place.filter(|slot| *slot < chart.count()).map(|slot| total(chart, slot));
-            // A curve goes on as it ended; where there is no bar there is nothing.
+            // A curve continues with its last value. A missing bar is 0.
             last = here.unwrap_or(if chart.bars { 0.0 } else { last });
             last
         };

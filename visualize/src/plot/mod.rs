@@ -1,4 +1,5 @@
-//! A picture: panels over one time axis and a table below. Each reel has a column; an overlay or a difference has one.
+//! Draws panels over one time axis with a table below. Each reel has a column; an overlay or a difference has one
+//! column.
 //!
 //! In: reels and options. Out: a picture as SVG or PNG. May use: `canvas`, `model`, `panels`, `draw`.
 
@@ -39,44 +40,44 @@ use crate::{
     },
 };
 
-/// What is drawn, and how.
+/// Options of a picture.
 #[derive(Clone, Debug, Default)]
 pub struct PlotOptions {
-    /// Heading; the reel's name when there is one reel, none otherwise.
+    /// Title. Default: the name of the reel if there is only one.
     pub title: Option<String>,
-    /// Width in pixels; by number of reels otherwise.
+    /// Width in pixels. Default: depends on the number of reels.
     pub width: Option<u32>,
     /// Device and window.
     pub choice: Choice,
-    /// Names of panels, see [`panels::names`]; a default by what the reels hold where empty.
+    /// Names of panels, see [`panels::names`]. If empty, the reels' contents determine the panels.
     pub panels: Vec<String>,
-    /// Light on dark.
+    /// Dark theme.
     pub dark: bool,
-    /// What the colours of densities tell apart.
+    /// Meaning of the colours of densities.
     pub color_by: ColorBy,
-    /// How several reels are shown.
+    /// Arrangement of several reels.
     pub arrange: Arrange,
 }
 
-/// Width for one reel, px: fits a screen.
+/// Default width for one reel, px.
 pub const DEFAULT_WIDTH: u32 = 1400;
-/// Width that each reel has when there are more, px.
+/// Default width per reel if there are more, px.
 const COLUMN_WIDTH: u32 = 640;
-/// Narrowest plot area of a reel, px.
+/// Minimum width of a reel's plots, px.
 const LEAST_COLUMN: u32 = 160;
-/// Widest picture, px: beyond, viewers fail.
+/// Maximum width, px. Viewers fail beyond it.
 const MOST_WIDTH: u32 = 16_384;
-/// Pixels per bin of the rates: narrower ones flicker, wider ones hide bursts.
+/// Pixels per bin of rates. Narrower bins flicker, wider ones hide bursts.
 const BIN_PX: f64 = 3.2;
-/// Free time at the end of the axis: one such part of the whole.
+/// Margin at the end of the time axis: one part in this many.
 const MARGIN_SHARE: i64 = 64;
-/// Reels whose lengths differ by more than this factor get time axes of their own.
+/// Reels whose lengths differ by more than this factor have separate time axes.
 const SHARED_TIME_FACTOR: f64 = 8.0;
 
 /// Draws the reels.
 ///
 /// # Errors
-/// When a reel cannot be read, or what was asked for cannot be drawn.
+/// If a reel cannot be read, or the options are not valid for it.
 pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     if options.arrange == Arrange::Difference && reels.len() != 2 {
         return Err(PlotError::NotTwo { given: reels.len() });
@@ -105,11 +106,11 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
             palette.look_at_bios(reel, device.of_bios)?;
         }
         let end_ns = shared.unwrap_or(survey.to_ns).max(survey.to_ns);
-        // What happens last should not stick to the frame.
+        // The last event should not touch the frame.
         let margin_ns = if options.choice.to_ns.is_some() { 0 } else { (end_ns - survey.from_ns) / MARGIN_SHARE };
         let time = Cells { from: survey.from_ns, to: end_ns.saturating_add(margin_ns), count: cells };
         let bin_ns = nice_width_ns(time.to - time.from, (column_px / BIN_PX) as usize, 1);
-        // Reels that lie over each other need the same bins; otherwise there are none after a reel's end.
+        // Overlaid reels need the same bins; otherwise bins end with the reel.
         let bins = Bins::new(survey.from_ns, if together { end_ns } else { survey.to_ns }, bin_ns);
         let setup = Setup { reel, survey, time, bins, offsets: &offsets, palette: Arc::new(palette) };
         let (counted, early) = count(&setup, &options.choice, &specs)?;
@@ -164,7 +165,7 @@ fn specs(surveys: &[Survey], asked: &[String]) -> Result<Vec<&'static Spec>> {
     let requests = surveys.iter().any(|s| s.device.is_some());
     let calls = surveys.iter().any(|s| s.has_calls);
     let mut names: Vec<&str> = panels::default_names(requests, calls || !requests).to_vec();
-    // Where one reel has no device to draw, operations are what all can be compared by.
+    // If one reel has no device, operations are the common basis.
     if requests && calls && surveys.iter().any(|s| s.device.is_none()) {
         let at = names.len() - 1;
         names.splice(at..at, ["latency-calls", "call-throughput"]);
@@ -172,7 +173,7 @@ fn specs(surveys: &[Survey], asked: &[String]) -> Result<Vec<&'static Spec>> {
     panels::chosen(&names.into_iter().map(String::from).collect::<Vec<_>>())
 }
 
-/// What each panel shows of a reel; nothing where the reel has nothing to show.
+/// The content of each panel for a reel. `None` if the reel has no data for it.
 fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<(Vec<Option<Shape>>, Early)> {
     let (device, calls) = (setup.survey.device.is_some(), setup.survey.has_calls);
     let drawn = |spec: &Spec| match spec.about {
@@ -199,7 +200,7 @@ fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<
     Ok((out, early))
 }
 
-/// Pixels of a raster's cell: few events are drawn larger, so that each can be seen; many as fine as can be.
+/// Size of a raster cell, px. With few events, cells are larger, so that each is visible.
 fn cell_px(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec]) -> u32 {
     let of_calls = specs.iter().any(|s| s.about == About::Calls && s.height > 100 || s.name == "files");
     let most = reels.iter().zip(surveys).map(|(reel, s)| {
@@ -213,14 +214,14 @@ fn cell_px(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec]) -> u32 {
     }
 }
 
-/// One axis for all devices: the union of what they use.
+/// A common axis for all devices: the union of their used ranges.
 fn offset_axis(surveys: &[Survey], cell_px: u32) -> OffsetAxis {
     let mut used = Coverage::default();
     surveys.iter().filter_map(|s| s.device.as_ref()).for_each(|d| used.merge(&d.used));
     OffsetAxis::new(&used.ranges(), OFFSET_HEIGHT / cell_px, cell_px)
 }
 
-/// The common end of the time axes, unless the reels' lengths are too different for one.
+/// The common end of the time axes, unless the reels' lengths differ too much.
 fn shared_end(surveys: &[Survey]) -> Option<i64> {
     let spans = surveys.iter().map(|s| s.to_ns - s.from_ns);
     let (least, most) = (spans.clone().min()?, spans.max()?);
