@@ -1,7 +1,7 @@
 //! A picture in characters: the offset map in half blocks, rates as bars, and the files with the most bytes.
 //!
-//! In: a reel and a size in characters. Out: coloured text. May use: `canvas`, `model`, `panels`, `draw`.
-//! The same panels count as for pictures.
+//! In: a reel and a size in characters. Out: coloured text. May use: `canvas`, `model`, `panels`, `draw`. Uses the same
+//! panels as pictures.
 
 use std::sync::Arc;
 
@@ -37,54 +37,54 @@ use crate::{
     panels::{self, gather::gather, panel::Setup},
 };
 
-/// One character.
+/// A character with colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glyph {
     /// It.
     pub ch: char,
-    /// Its colour; the terminal's own where there is none.
+    /// Its colour. `None`: the terminal's default.
     pub fg: Option<Rgb>,
-    /// Behind it.
+    /// Its background.
     pub bg: Option<Rgb>,
 }
 
 const BLANK: Glyph = Glyph { ch: ' ', fg: None, bg: None };
 
-/// Lines of characters, each of the same length.
+/// Lines of characters, all of the same length.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     /// Line by line.
     pub lines: Vec<Vec<Glyph>>,
-    /// What is shown, ns: for moving the window.
+    /// The shown window, ns, for moving it.
     pub window: (i64, i64),
 }
 
-/// What is drawn, and how large.
+/// Content and size of a sketch.
 #[derive(Clone, Debug, Default)]
 pub struct SketchOptions {
     /// Device and window.
     pub choice: Choice,
     /// For a dark terminal.
     pub dark: bool,
-    /// What colours tell apart.
+    /// Meaning of the colours.
     pub color_by: ColorBy,
-    /// Characters in a line, at least [`LEAST`].
+    /// Characters per line, at least [`LEAST`].
     pub columns: u16,
     /// Lines, at least [`LEAST`].
     pub rows: u16,
 }
 
-/// Smallest sketch, columns and rows.
+/// Minimum columns and rows.
 pub const LEAST: (u16, u16) = (40, 14);
-/// Characters left of the map, for labels.
+/// Characters left of the map for labels.
 const LEFT: usize = 11;
-/// Lines of each rate.
+/// Lines per rate.
 const RATE_LINES: usize = 2;
 
-/// Draws a reel.
+/// Draws a reel as text.
 ///
 /// # Errors
-/// When it cannot be read, or what was asked for cannot be drawn.
+/// If the reel cannot be read, or the options are not valid for it.
 pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let theme = if options.dark { &DARK } else { &LIGHT };
     let (width, height) = (options.columns.max(LEAST.0) as usize, options.rows.max(LEAST.1) as usize);
@@ -94,7 +94,7 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let span = survey.to_ns - survey.from_ns;
     let bins = Bins::new(survey.from_ns, survey.to_ns, (span / i64::from(cells)).max(1));
     let files = (height / 6).clamp(1, 8);
-    // Title, legend, axis, head of the files; three rates.
+    // The rest of the lines: title, legend, axis, header of the files, three rates.
     let map = (height - 4 - files - 3 * RATE_LINES).max(2);
     let used = survey.device.as_ref().map(|d| d.used.ranges()).unwrap_or_default();
     let axis = OffsetAxis::new(&used, 400, 1).scaled(2 * map as u32);
@@ -134,7 +134,7 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     Ok(Sketch { lines: page.lines, window: (survey.from_ns, survey.to_ns) })
 }
 
-/// The rates of a panel that have room: both of throughput, of others one.
+/// The rates of a panel that fit: two of throughput, one of others.
 fn rows(lines: Vec<Line>, before: usize) -> Vec<(String, Vec<f64>, Ink)> {
     if before == 0 {
         return lines.into_iter().map(|l| (format!("{} MiB/s", l.label), l.values, l.ink)).collect();
@@ -149,7 +149,7 @@ fn rows(lines: Vec<Line>, before: usize) -> Vec<(String, Vec<f64>, Ink)> {
     vec![("calls/s".to_owned(), sum, Ink::Other)]
 }
 
-/// The files with most bytes: of calls, or where there are none, of bios.
+/// The files with most bytes, from calls; without calls, from bios.
 fn top_files(reel: &Reel, choice: &Choice, top: usize) -> Result<Vec<FileSummary>> {
     if reel.count::<Op>() > 0 {
         let mut actors = ActorMeter::default();
@@ -185,7 +185,7 @@ fn top_files(reel: &Reel, choice: &Choice, top: usize) -> Result<Vec<FileSummary
     Ok(out)
 }
 
-/// Lines being written.
+/// The output under construction.
 struct Page {
     theme: &'static Theme,
     width: usize,
@@ -229,7 +229,7 @@ impl Page {
         Self::put(line, at, &notes, rgb(theme.alarm));
     }
 
-    /// Two rows of cells to a line.
+    /// Draws two rows of cells per line.
     fn map(&mut self, field: &Field, lines: usize) {
         let theme = self.theme;
         let layers: Vec<Counts> = field.layers.iter().map(|l| squeezed(&l.counts, 2 * lines)).collect();
@@ -258,7 +258,7 @@ impl Page {
         }
     }
 
-    /// The time axis, with `x` where events were lost and `!` where clocks jump.
+    /// Draws the time axis, with `x` for losses and `!` for clock jumps.
     fn axis(&mut self, survey: &Survey, losses: &[Loss], time: Cells) {
         let theme = self.theme;
         let unit = time_unit(time.to - time.from).0;
@@ -282,7 +282,7 @@ impl Page {
         }
     }
 
-    /// Rates as bars, those of one unit to one scale.
+    /// Draws rates as bars, with a common scale for each unit.
     fn rates(&mut self, rates: &[(String, Vec<f64>, Ink)]) {
         const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         let theme = self.theme;
@@ -316,7 +316,7 @@ impl Page {
             let path = plain(f.path.as_deref().unwrap_or("(unknown)"));
             let room = width.saturating_sub(24);
             let skip = path.chars().count().saturating_sub(room);
-            // The end of a path tells more than its beginning.
+            // The end of a path is more useful than its start.
             let shown: String =
                 if skip == 0 { path } else { std::iter::once('…').chain(path.chars().skip(skip + 1)).collect() };
             let text = format!("{:>10} {:>10}  {shown}", bytes(f.totals.read_bytes), bytes(f.totals.write_bytes));
@@ -325,12 +325,12 @@ impl Page {
     }
 }
 
-/// Without what would disturb a terminal.
+/// Replaces control characters.
 fn plain(text: &str) -> String {
     font::showable(text)
 }
 
-/// The counts on `rows` rows: several of theirs to one, or one to several.
+/// The counts with `rows` rows: rows are merged or repeated.
 fn squeezed(counts: &Counts, rows: usize) -> Counts {
     if counts.height == rows {
         return counts.clone();
@@ -372,7 +372,7 @@ fn map_labels(rows: &Rows, lines: usize) -> Vec<(usize, String)> {
 }
 
 impl Sketch {
-    /// As text: with escape sequences for `colors` of them, 0 for none, 256, or more for all.
+    /// The sketch as text with escape sequences for this number of colours: 0, 256 or more.
     pub fn text(&self, colors: u32) -> String {
         let mut out = String::new();
         for line in &self.lines {
@@ -395,7 +395,7 @@ impl Sketch {
                     out.push('m');
                     now = (g.fg, g.bg);
                 }
-                // Without colour the lower half would be lost.
+                // Without colours, the lower half-block would be invisible.
                 out.push(if colors == 0 && g.ch == '▀' && g.bg.is_some() { '█' } else { g.ch });
             }
             if now != (None, None) {
@@ -407,14 +407,14 @@ impl Sketch {
     }
 }
 
-/// The nearest colour of the 6 by 6 by 6 that every terminal of 256 colours has.
+/// The nearest colour of the 6×6×6 cube of terminals with 256 colours.
 fn indexed(c: Rgb) -> u8 {
     const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     let nearest = |v: u8| (0..6u8).min_by_key(|i| LEVELS[*i as usize].abs_diff(v)).unwrap_or(0);
     16 + 36 * nearest(c[0]) + 6 * nearest(c[1]) + nearest(c[2])
 }
 
-/// What is said of a window in words.
+/// Description of a window.
 pub fn window_words(window: (i64, i64)) -> String {
     format!("{} to {}", duration(window.0), duration(window.1))
 }

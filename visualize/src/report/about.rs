@@ -1,4 +1,4 @@
-//! What the page says of the reel as a whole: `about` in its data, read by the scripts under `page/`.
+//! Description of the reel as a whole: `about` in the page's data, read by the scripts in `page/`.
 
 use ioreel_analyze::{
     Stats,
@@ -16,15 +16,15 @@ use serde::Serialize;
 
 use super::{Finding, lanes::shortened, window::Window};
 
-/// Marks, losses and sentences at most; those that the page leaves out are counted.
+/// Maximum number of marks, losses and warnings. Omitted ones are counted.
 const MOST_LISTED: usize = 1000;
-/// Bytes of a sentence or command line.
+/// Maximum length of a warning or command line, bytes.
 const LONGEST: usize = 2000;
 
-/// The reel as a whole.
+/// Description of the reel.
 #[derive(Debug, Serialize)]
 pub(super) struct About {
-    /// Name for people.
+    /// Display name.
     pub(super) name: String,
     /// Command line.
     pub(super) command: String,
@@ -40,58 +40,58 @@ pub(super) struct About {
     pub(super) host: String,
     /// Kernel.
     pub(super) kernel: String,
-    /// Processors.
+    /// Number of CPUs.
     pub(super) cpus: u32,
-    /// Memory.
+    /// Memory, bytes.
     pub(super) mem_bytes: i64,
-    /// To the last operation.
+    /// From the start to the end of the last operation.
     pub(super) elapsed_ns: i64,
-    /// From there until all was quiet.
+    /// From there until the devices were idle.
     pub(super) settle_ns: i64,
-    /// Not closed by its writer.
+    /// Whether the reel was not closed by its writer.
     pub(super) unfinished: bool,
     /// File systems: mount point, type, source.
     pub(super) mounts: Vec<[String; 3]>,
-    /// Events by class.
+    /// Event counts by class.
     pub(super) ledger: Vec<(String, Ledger)>,
-    /// Where events were lost: from, to, how many.
+    /// Losses: from, to, number of events.
     pub(super) losses: Vec<[i64; 3]>,
-    /// Where the clock of an imported trace went back, and how far.
+    /// Backward jumps of the clock of an imported trace: time and size.
     pub(super) clock_jumps: Vec<[i64; 2]>,
-    /// Left out on purpose, by reason.
+    /// Number of events left out by design, by reason.
     pub(super) left_out: Vec<(String, i64)>,
-    /// Sentences.
+    /// Warnings.
     pub(super) warnings: Vec<String>,
-    /// Named moments.
+    /// Named markers.
     pub(super) marks: Vec<(i64, String)>,
-    /// Marks that are not listed.
+    /// Number of markers not listed.
     pub(super) marks_left_out: usize,
-    /// What `diagnose` found.
+    /// Results of `diagnose`.
     pub(super) findings: Vec<Finding>,
-    /// What is shown, from and to.
+    /// The shown window: from, to.
     pub(super) window: [i64; 2],
-    /// Bins of the rates: width and number; the last ends with the window.
+    /// Bins of the rates: width and number. The last bin ends with the window.
     pub(super) bins: [i64; 2],
-    /// What `ioreel stats` says; nothing for a part of a reel.
+    /// Values of `ioreel stats`. Empty for a part of a reel.
     pub(super) stats: Vec<Value>,
-    /// Devices that are in the tables' sums alone: the page's tables are cut.
+    /// Number of devices that are only in the tables' sums.
     pub(super) devices_left_out: usize,
-    /// Operations by system call, most time first, as `ioreel info` has them.
+    /// Operations by system call, most time first, as in `ioreel info`.
     pub(super) operations: Vec<OperationSummary>,
     /// Top files.
     pub(super) files: Vec<FileRow>,
-    /// Files that operations knew.
+    /// Number of files used by operations.
     pub(super) file_count: u64,
     /// Top processes.
     pub(super) processes: Vec<ProcessSummary>,
-    /// Processes.
+    /// Number of processes.
     pub(super) process_count: u64,
 }
 
-/// A file in the table: what operations did to it, and the devices on its behalf.
+/// A file in the table: its operations, and device I/O for it.
 #[derive(Debug, Serialize)]
 pub(super) struct FileRow {
-    /// The operations.
+    /// Totals of its operations.
     #[serde(flatten)]
     pub(super) calls: FileSummary,
     /// Bytes that devices read for it.
@@ -100,10 +100,10 @@ pub(super) struct FileRow {
     pub(super) disk_write_bytes: u64,
 }
 
-/// Devices whose statistics the page holds.
+/// Maximum number of devices with statistics in the page.
 const MOST_DEVICES: usize = 32;
 
-/// What the manifest tells.
+/// The part that comes from the manifest.
 pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i64; 2]) -> About {
     let m = &reel.manifest;
     let text = |t: &str| shortened(t, LONGEST);
@@ -143,7 +143,7 @@ pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i6
 }
 
 impl About {
-    /// Takes the statistics, of as many devices as the page can hold.
+    /// Adds the statistics, for as many devices as the page can contain.
     pub(super) fn take(&mut self, mut stats: Stats) {
         self.devices_left_out = stats.devices.len().saturating_sub(MOST_DEVICES);
         stats.devices.truncate(MOST_DEVICES);
@@ -151,7 +151,7 @@ impl About {
     }
 }
 
-/// Holes in time, joined with their neighbours until they are few.
+/// Joins neighbouring losses until there are few.
 fn losses(mut all: Vec<[i64; 3]>) -> Vec<[i64; 3]> {
     all.sort_unstable();
     while all.len() > MOST_LISTED {

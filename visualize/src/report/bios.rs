@@ -1,4 +1,4 @@
-//! Where bios lie in files: the file map of a reel without operations.
+//! File map of a reel without operations, from bios.
 
 use ioreel_analyze::events::{
     bios::{Bio, each_bio},
@@ -19,7 +19,7 @@ use crate::{
     canvas::raster::{Cells, Counts, Grid},
 };
 
-/// One bio that carries data of a file.
+/// A bio with data of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SingleBio {
     queue_ns: i64,
@@ -30,19 +30,19 @@ pub(super) struct SingleBio {
     len_bytes: i64,
 }
 
-/// What the page draws of them.
+/// Data of the file map.
 #[derive(Debug)]
 pub(super) struct BiosView {
-    /// Where files are drawn.
+    /// Axis of the files.
     pub(super) lanes: Lanes,
-    /// Bios per cell of time and place: reads, writes; none when all are in the page by themselves.
+    /// Number of bios per cell of time and position: reads, writes. `None` if all are in the page individually.
     pub(super) map: Option<[Counts; 2]>,
-    /// Single bios.
+    /// Individual bios.
     pub(super) singles: Held<SingleBio>,
 }
 
 impl SingleBio {
-    /// Of a bio that reads or writes a file at a known place.
+    /// For a read or write of a file at a known offset.
     fn of(b: &Bio<'_>) -> Option<Self> {
         let (file, offset_bytes) = (b.file?, b.file_offset_bytes?);
         let single = Self {
@@ -61,7 +61,7 @@ impl SingleBio {
     }
 }
 
-/// Reads the bios; a second time for the map where not all of them fit into the page by themselves.
+/// Reads the bios. Reads them again for the map if not all fit into the page individually.
 pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<Option<BiosView>> {
     let fits = u64::try_from(reel.count::<rows::Bio>()).unwrap_or(0) <= plan.singles as u64;
     let mut used: FxHashMap<i64, Used> = FxHashMap::default();
@@ -98,16 +98,16 @@ pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<Option<BiosView>> {
     Ok(Some(BiosView { lanes, map, singles }))
 }
 
-/// Single bios as columns.
+/// Individual bios as columns.
 #[derive(Debug)]
 pub(super) struct BioTable {
     rows: Held<SingleBio>,
-    /// Place of each one's file among the lanes.
+    /// Lane of each bio's file.
     places: FxHashMap<i64, i64>,
 }
 
 impl BioTable {
-    /// With the place of each file among the lanes.
+    /// With the lane of each file.
     pub(super) fn new(rows: Held<SingleBio>, place: impl Fn(i64) -> i64) -> Self {
         let places = rows.events.iter().map(|b| (b.file, place(b.file))).collect();
         Self { rows, places }

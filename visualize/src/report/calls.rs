@@ -1,4 +1,4 @@
-//! The operations: what the page draws of them, and their sums by file and process.
+//! Operations: data for drawing, and sums by file and process.
 
 use ioreel_analyze::{
     events::calls::{Call, Kind, each_call},
@@ -22,25 +22,25 @@ use crate::{
     canvas::raster::{Cells, Counts, Grid},
 };
 
-/// What a call is drawn as: reads, writes and copies, syncs, names and attributes, and the rest.
+/// Layer of a call: reads, writes and copies, syncs, names and attributes, others.
 pub(super) fn layer(kind: Kind) -> usize {
     CallSeries::row(kind)
 }
 
-/// One call as the page shows it by itself.
+/// An individual call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SingleCall {
-    /// When it was entered.
+    /// Time of entry.
     pub(super) start_ns: i64,
-    /// How long it took, where that is known.
+    /// Duration, if known.
     pub(super) dur_ns: Option<i64>,
-    /// Name, a place in [`CallsView::names`].
+    /// Name, as index into [`CallsView::names`].
     pub(super) op: usize,
-    /// What it is about.
+    /// Its kind.
     pub(super) kind: Kind,
     /// Key into `files`.
     pub(super) file: Option<i64>,
-    /// Where in the file.
+    /// Offset in the file.
     pub(super) offset_bytes: Option<i64>,
     /// Result or -errno.
     pub(super) ret: Option<i64>,
@@ -48,7 +48,7 @@ pub(super) struct SingleCall {
     pub(super) task: i64,
 }
 
-/// What the page draws of the operations.
+/// Data about operations.
 #[derive(Debug)]
 pub(super) struct CallsView {
     /// Sums by file and process.
@@ -57,19 +57,20 @@ pub(super) struct CallsView {
     pub(super) operations: Vec<OperationSummary>,
     /// Rates.
     pub(super) series: CallSeries,
-    /// Calls per cell of time and duration, by [`layer`], rows from the bottom; none when all are in the page.
+    /// Number of calls per cell of time and duration, by [`layer`], rows from the bottom. `None` if all are in the page
+    /// individually.
     pub(super) heat: Option<[Counts; 5]>,
-    /// Calls per cell of time and place on the file axis: reads, writes.
+    /// Number of calls per cell of time and position on the file axis: reads, writes.
     pub(super) map: Option<[Counts; 2]>,
-    /// Single calls.
+    /// Individual calls.
     pub(super) singles: Held<SingleCall>,
     /// Names of calls.
     pub(super) names: Vec<String>,
-    /// Where files are drawn.
+    /// Axis of the files.
     pub(super) lanes: Lanes,
 }
 
-/// Reads the operations; a second time for the map of files where not all of them fit into the page by themselves.
+/// Reads the operations. Reads them again for the file map if not all fit into the page individually.
 pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<CallsView> {
     let window = plan.window;
     let complete = u64::try_from(reel.count::<Op>()).unwrap_or(0) <= plan.singles as u64;
@@ -131,7 +132,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<CallsView> {
     })
 }
 
-/// File, offset and bytes of a call that reads or writes at a known place, and whether it writes. Of a copy, the reading.
+/// File, offset and bytes of a read or write at a known offset, and whether it writes. For a copy, its read.
 fn moved(call: &Call<'_>) -> Option<(i64, i64, u64, bool)> {
     let (file, offset, bytes) = (call.file?, call.offset_bytes?, call.bytes());
     let moves = matches!(call.kind, Kind::Read | Kind::Write | Kind::Copy) && bytes > 0 && offset >= 0;

@@ -1,4 +1,4 @@
-//! What bios tell of requests: whose they are, and what they carry.
+//! Facts about requests from their bios: file, thread and class.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,22 +12,22 @@ use rustc_hash::FxHashMap;
 
 use crate::Result;
 
-/// What is known of a request by its bios.
+/// Facts about a request from its bios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
     /// File, key into `files`.
     pub(super) file: Option<i64>,
-    /// Where in the file.
+    /// Offset in the file.
     pub(super) offset_bytes: Option<i64>,
     /// Thread, key into `tasks`.
     pub(super) task: Option<i64>,
-    /// Name of the thread, a place in [`Carriage::comms`].
+    /// Name of the thread, as index into [`Carriage::comms`].
     pub(super) comm: usize,
-    /// What it is, a place in [`Carriage::classes`].
+    /// Class, as index into [`Carriage::classes`].
     pub(super) class: usize,
 }
 
-/// Bytes that a device moved on behalf of something.
+/// Bytes that a device moved for a file or thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// Read.
@@ -36,10 +36,10 @@ pub(super) struct Moved {
     pub(super) write_bytes: u64,
 }
 
-/// All that was learnt.
+/// Result of reading the bios.
 #[derive(Debug, Default)]
 pub(super) struct Carriage {
-    /// By request.
+    /// Facts by request.
     pub(super) requests: FxHashMap<i64, Carried>,
     /// Bytes by file.
     pub(super) files: FxHashMap<i64, Moved>,
@@ -47,11 +47,11 @@ pub(super) struct Carriage {
     pub(super) threads: HashMap<String, Moved>,
     /// Names of threads.
     pub(super) comms: Vec<String>,
-    /// What bios carry.
+    /// Names of the classes.
     pub(super) classes: Vec<String>,
 }
 
-/// Names in order of their first use.
+/// Names in order of first use.
 #[derive(Debug, Default)]
 struct Names(HashMap<Text, usize>, Vec<String>);
 
@@ -73,7 +73,7 @@ fn bad(why: String) -> ReelError {
     ReelError::BadSegment { path: Bio::TABLE.into(), why }
 }
 
-/// Reads all bios: sums by file and thread, and what is known of the requests that `wanted` says.
+/// Reads all bios: sums by file and thread, and facts about requests for which `wanted` is true.
 pub(super) fn carriage(reel: &Reel, wanted: impl Fn(i64) -> bool) -> Result<Carriage> {
     let mut out = Carriage::default();
     let (mut comms, mut classes) = (Names::default(), Names::default());
@@ -113,7 +113,7 @@ pub(super) fn carriage(reel: &Reel, wanted: impl Fn(i64) -> bool) -> Result<Carr
                 comm,
                 class: class(i).unwrap_or(0),
             };
-            // The first bio that knows a file speaks for the request.
+            // The first bio with a file determines the file of the request.
             let known = out.requests.entry(id).or_insert(told);
             if known.file.is_none() && file.is_some() {
                 *known = told;
@@ -125,7 +125,7 @@ pub(super) fn carriage(reel: &Reel, wanted: impl Fn(i64) -> bool) -> Result<Carr
     Ok(out)
 }
 
-/// A column of text by what `of` makes of each of its words.
+/// A text column converted by `of`, once per distinct text.
 fn keyed<'a, T: Copy + 'a>(column: &'a Column<'a>, mut of: impl FnMut(&Text) -> T) -> impl Fn(usize) -> Option<T> + 'a {
     let (keys, values) = match column {
         Column::Text(keys, words) => (Some(keys), words.iter().map(|w| w.as_ref().map(&mut of)).collect::<Vec<_>>()),
@@ -134,8 +134,8 @@ fn keyed<'a, T: Copy + 'a>(column: &'a Column<'a>, mut of: impl FnMut(&Text) -> 
     move |i| keys.and_then(|k| k.key(i)).and_then(|k| values.get(k).copied().flatten())
 }
 
-/// Calls `each` with bios of devices that are not `queued`, in the order of their queueing: those that work on bios and make no
-/// requests of them (zram, device mapper). A bio is its own request, issued when it is queued; its id is no request's.
+/// Calls `each` with bios of devices that are not in `queued`, in queue order: devices without requests (zram, device
+/// mapper). Such a bio counts as a request issued when it is queued; its id is not a request id.
 pub(super) fn each_unqueued_bio(reel: &Reel, queued: &BTreeSet<i64>, mut each: impl FnMut(&Request)) -> Result<()> {
     let mut all = bios_as_requests(reel);
     while let Some(batch) = all.next_batch()? {

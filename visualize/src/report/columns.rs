@@ -1,20 +1,20 @@
-//! Columns of numbers as the page reads them: bytes, or integers as zigzag variable-length bytes, plain or as differences.
+//! Columns of the page's data: bytes, or integers as zigzag variable-length bytes, plain or as differences.
 
-/// How a column is stored.
+/// Encoding of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One byte each.
     Bytes,
-    /// Integers, 7 bits per byte, low bits first; sign in the lowest bit.
+    /// Integers, 7 bits per byte, low bits first, sign in the lowest bit.
     Integers,
-    /// The same of each one's difference to the one before.
+    /// Differences between consecutive integers, encoded like integers.
     Differences,
     /// UTF-8.
     Text,
 }
 
 impl Kind {
-    /// Its name in the container's index; `bundle.js` knows the same.
+    /// Its name in the container's index. `bundle.js` uses the same names.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bytes => "u8",
@@ -28,16 +28,16 @@ impl Kind {
 /// A column, encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// Unique within the container.
+    /// Its name, unique in the container.
     pub(super) name: String,
-    /// How to read it.
+    /// Its encoding.
     pub(super) kind: Kind,
-    /// What it holds.
+    /// Its content.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Column {
-    /// Bytes as they are.
+    /// A column of bytes.
     pub(super) fn bytes(name: impl Into<String>, bytes: Vec<u8>) -> Self {
         Self { name: name.into(), kind: Kind::Bytes, bytes }
     }
@@ -47,14 +47,14 @@ impl Column {
         Self { name: name.into(), kind: Kind::Text, bytes: text.into_bytes() }
     }
 
-    /// Integers that do not follow each other.
+    /// A column of unordered integers.
     pub(super) fn integers(name: impl Into<String>, values: impl Iterator<Item = i64>) -> Self {
         let mut bytes = Vec::new();
         values.for_each(|v| put(&mut bytes, v));
         Self { name: name.into(), kind: Kind::Integers, bytes }
     }
 
-    /// Integers that grow, or lie close to each other.
+    /// A column of ascending or similar integers.
     pub(super) fn differences(name: impl Into<String>, values: impl Iterator<Item = i64>) -> Self {
         let (mut bytes, mut last) = (Vec::new(), 0i64);
         for v in values {

@@ -1,5 +1,5 @@
-//! What the page holds of a reel, in one blob: an index line in JSON, then each column deflated by itself, so that the
-//! page inflates them side by side.
+//! The data of a page in one blob: a line of JSON as index, then each column compressed separately, so that the page
+//! can decompress them in parallel.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::columns::{Column, Kind};
 use crate::canvas::raster::Counts;
 
-/// Below the default: time is shorter than room, since what does not fit is made coarser.
+/// Below the default: speed matters more than size, since data that does not fit is made coarser.
 const LEVEL: u32 = 4;
 
-/// A raster of counts, which may be made coarser in time when the page gets too large.
+/// A raster of counts, which can be made coarser in time if the page is too large.
 #[derive(Clone, Debug)]
 pub(super) struct Raster {
     /// Name of its column.
@@ -21,32 +21,32 @@ pub(super) struct Raster {
     pub(super) counts: Counts,
 }
 
-/// Something in the container.
+/// A part of the container.
 #[derive(Debug)]
 pub(super) enum Part {
     /// As it is.
     Column(Column),
     /// A raster.
     Raster(Raster),
-    /// Columns of single events, of which every second can be left out: how to make them with one of so many.
+    /// Columns of individual events, which can be thinned by half.
     Singles(Box<dyn Thin>),
 }
 
-/// Columns that can be made of fewer events.
+/// Columns that can be built from fewer events.
 pub(super) trait Thin: std::fmt::Debug + Send {
-    /// The columns now.
+    /// The current columns.
     fn columns(&self) -> Vec<Column>;
-    /// Leaves out half of the sampled events.
+    /// Drops half of the sampled events.
     fn halve(&mut self);
-    /// Events held now.
+    /// Current number of events.
     fn held(&self) -> usize;
 }
 
-/// One part and what it takes.
+/// A part with its compressed size.
 struct Packed {
     part: Part,
     columns: Vec<(String, Kind, usize, Vec<u8>)>,
-    /// Columns of a raster.
+    /// Number of columns of a raster.
     width: usize,
 }
 
@@ -73,7 +73,7 @@ impl Packed {
         self.columns.iter().map(|c| c.3.len()).sum()
     }
 
-    /// Makes it smaller; false when it cannot be.
+    /// Makes it smaller. False if that is impossible.
     fn shrink(&mut self) -> bool {
         match &mut self.part {
             Part::Column(_) => return false,
@@ -87,7 +87,7 @@ impl Packed {
     }
 }
 
-/// A count as one byte: 0, or 1 and eight steps per doubling; a step is 9 %.
+/// A count as one byte: 0, or 1 plus eight steps per doubling. A step is 9 %.
 fn level(n: u32) -> u8 {
     if n == 0 { 0 } else { (1.0 + (8.0 * f64::from(n).log2()).round()).min(255.0) as u8 }
 }
@@ -96,15 +96,15 @@ fn halved(c: &Counts) -> Counts {
     let width = c.width.div_ceil(2);
     let mut cells = Vec::with_capacity(width * c.height);
     for row in c.cells.chunks(c.width.max(1)) {
-        // Events that cover both columns count twice: the shade is what is wanted, and it is a logarithm.
+        // Events in both columns count twice. This is acceptable, because the shade is a logarithm.
         cells.extend(row.chunks(2).map(|pair| pair.iter().fold(0u32, |a, b| a.saturating_add(*b))));
     }
     Counts { width, height: c.height, cells }
 }
 
-/// The blob, at most `most` bytes unless what cannot be made smaller takes more.
+/// The blob, at most `most` bytes, unless incompressible parts exceed that.
 pub(super) fn pack(parts: Vec<Part>, most: usize) -> Vec<u8> {
-    // Two halves, for two cores; deflating is all the time that this takes.
+    // Two halves in parallel, because compression takes all of the time.
     let mut packed: Vec<Packed> = std::thread::scope(|threads| {
         let (even, odd): (Vec<_>, Vec<_>) = parts.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
         let all = |parts: Vec<(usize, Part)>| parts.into_iter().map(|(_, p)| Packed::new(p)).collect::<Vec<_>>();

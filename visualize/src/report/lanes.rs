@@ -1,5 +1,5 @@
-//! The axis of the file map: files one above the other in the order of their paths, each as high as the root of what was
-//! used of it, so that a large one does not hide a thousand small ones; offsets within a file are to scale.
+//! The axis of the file map: files ordered by path, each with a height proportional to the square root of its used
+//! range, so that a large file does not hide a thousand small ones. Offsets within a file are to scale.
 
 use rustc_hash::FxHashMap;
 
@@ -7,21 +7,21 @@ use ioreel_traces::{Reel, rows::File};
 
 use crate::Result;
 
-/// Files with a lane of their own; the rest share one.
+/// Maximum number of files with their own lane. The others share one.
 pub(super) const MOST_LANES: usize = 20_000;
-/// Bytes of paths that the page holds.
+/// Maximum total length of paths in the page, bytes.
 const MOST_NAME_BYTES: usize = 2 << 20;
-/// Bytes of one path; its middle is cut.
+/// Maximum length of a path, bytes. Longer ones are shortened in the middle.
 const LONGEST_NAME: usize = 400;
-/// Heights are told in this many parts of the whole.
+/// Unit of heights: one part in this many of the whole.
 pub(super) const HEIGHT: i64 = 1 << 30;
 
-/// What was used of a file.
+/// Used range of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     /// First byte.
     pub(super) from: i64,
-    /// After the last byte.
+    /// Byte after the last one.
     pub(super) to: i64,
     /// Bytes moved.
     pub(super) bytes: u64,
@@ -45,20 +45,20 @@ impl Used {
     }
 }
 
-/// One file's place on the axis.
+/// Position of a file on the axis.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    /// Key into `files`; -1 for the lane of all others.
+    /// Key into `files`, or -1 for the shared lane.
     pub(super) file: i64,
-    /// Path, none where unknown or left out.
+    /// Path. `None` if unknown or omitted.
     pub(super) path: Option<String>,
     /// First byte.
     pub(super) from: i64,
-    /// After the last byte.
+    /// Byte after the last one.
     pub(super) to: i64,
     /// Bytes moved.
     pub(super) bytes: u64,
-    /// Lower end, in parts of [`HEIGHT`].
+    /// Lower end, in units of [`HEIGHT`].
     pub(super) y: i64,
     /// Upper end.
     pub(super) top: i64,
@@ -67,18 +67,18 @@ pub(super) struct Lane {
 /// The axis.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    /// Low to high.
+    /// Lanes from low to high.
     pub(super) lanes: Vec<Lane>,
-    /// Place in `lanes` by file.
+    /// Index into `lanes` by file.
     places: FxHashMap<i64, usize>,
-    /// Files in the lane of all others.
+    /// Number of files in the shared lane.
     pub(super) others: u64,
-    /// Paths that were left out for want of room.
+    /// Number of paths omitted for lack of space.
     pub(super) unnamed: u64,
 }
 
 impl Lanes {
-    /// Lays out the files.
+    /// Computes the positions of the files.
     pub(super) fn new(reel: &Reel, used: &FxHashMap<i64, Used>) -> Result<Self> {
         let mut files: Vec<(i64, Used)> = used.iter().map(|(f, u)| (*f, *u)).filter(|(_, u)| u.to > u.from).collect();
         files.sort_unstable_by_key(|(file, u)| (std::cmp::Reverse(u.bytes), *file));
@@ -118,7 +118,7 @@ impl Lanes {
             lanes.push(Lane { file: -1, path: None, from: all.from, to: all.to, bytes: all.bytes, y: 0, top: 0 });
         }
         let weight = |l: &Lane| ((l.to - l.from).max(1) as f64).sqrt();
-        // Even the least of few files can be seen; of very many, a lane is thinner than a pixel anyway.
+        // Every file is visible if there are few. With very many, a lane is thinner than a pixel anyway.
         let sum: f64 = lanes.iter().map(weight).sum();
         let floor = sum / (lanes.len().max(1) as f64 * 6.0);
         let sum: f64 = lanes.iter().map(|l| weight(l).max(floor)).sum();
@@ -132,12 +132,12 @@ impl Lanes {
         Ok(Self { lanes, places, others: rest.len() as u64, unnamed })
     }
 
-    /// The lane of a file, if anything was laid out.
+    /// The lane of a file, if there are lanes.
     pub(super) fn place(&self, file: i64) -> Option<usize> {
         self.places.get(&file).copied().or_else(|| (self.others > 0).then(|| self.lanes.len() - 1))
     }
 
-    /// Lower and upper end of `[offset, offset + bytes)` in a lane, in parts of [`HEIGHT`].
+    /// Lower and upper end of `[offset, offset + bytes)` in a lane, in units of [`HEIGHT`].
     pub(super) fn span(&self, place: usize, offset: i64, bytes: u64) -> Option<(i64, i64)> {
         let lane = self.lanes.get(place)?;
         let (span, height) = ((lane.to - lane.from).max(1) as f64, (lane.top - lane.y) as f64);
@@ -148,7 +148,7 @@ impl Lanes {
 }
 
 impl Lanes {
-    /// Rows of `[offset, offset + bytes)` in a lane on a map of `rows` rows, from the top; the end of the bytes is no part of them.
+    /// Rows of `[offset, offset + bytes)` in a lane, on a map of `rows` rows counted from the top.
     pub(super) fn rows(&self, place: usize, offset: i64, bytes: u64, rows: u32) -> Option<(u32, u32)> {
         let (low, high) = self.span(place, offset, bytes)?;
         let row = |y: i64| ((y as u64 * u64::from(rows) / HEIGHT as u64) as u32).min(rows - 1);
@@ -156,7 +156,7 @@ impl Lanes {
     }
 }
 
-/// A text of at most `most` bytes, its middle left out where it is longer.
+/// A text of at most `most` bytes, shortened in the middle if necessary.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

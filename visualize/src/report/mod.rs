@@ -1,10 +1,10 @@
-//! `ioreel report`: one offline HTML page of a reel.
+//! `ioreel report`: one offline HTML page per reel.
 //!
-//! In: a reel. Out: a document of data and the scripts that draw it. May use: `canvas`, `model`.
+//! In: a reel. Out: a document with data and the scripts that draw it. May use: `canvas`, `model`.
 //!
-//! The data are rates in bins, tables, and events. Few events are listed one by one; of many, the page has rasters of
-//! counts, the slowest events and a sample of the rest. The size is therefore bounded for any reel. [`bundle`] of a window
-//! gives the same for a part of the reel in more detail, which `ioreel serve` uses.
+//! The data are rates in bins, tables, and events. If there are few events, all are included. Otherwise the page has
+//! rasters of counts, the slowest events and a sample of the others, so its size is bounded for any reel. [`bundle`]
+//! with a window returns the same for a part of the reel in more detail; `ioreel serve` uses it.
 //!
 //! * [`window`] is the time and device shown; [`requests`], [`calls`], [`bios`], [`carried`], [`lanes`] read the tables;
 //! * [`sample`] chooses single events, [`table`] and [`columns`] encode them, [`container`] packs the data;
@@ -54,49 +54,49 @@ use self::{
 pub(crate) use self::{page::html as page_of, requests::each_request, sample::Sample, window::narrowed};
 use crate::Result;
 
-/// Bytes of a page at most, whatever the reel.
+/// Maximum size of a page, bytes.
 pub const MOST_PAGE_BYTES: usize = 15_000_000;
-/// Of these, for the scripts and the markup.
+/// The part of it for scripts and markup.
 const SCRIPT_BYTES: usize = 400_000;
-/// Single requests, and single calls, that a page holds.
+/// Maximum number of individual requests, and of individual calls, in a page.
 pub const DEFAULT_SINGLES: usize = 200_000;
-/// The slowest of each that are held besides.
+/// Number of the slowest of each, in addition.
 const SLOWEST: usize = 20_000;
-/// Columns of the density maps in time.
+/// Columns of the density maps.
 const MAP_COLUMNS: u32 = 4096;
-/// Bins of the rates.
+/// Number of bins of the rates.
 const BINS: usize = 4096;
-/// Files and processes in the tables.
+/// Number of files and processes in the tables.
 const TOP_FILES: usize = 1000;
 const TOP_PROCESSES: usize = 500;
-/// Threads that single events name.
+/// Maximum number of threads named by individual events.
 const MOST_TASKS: usize = 20_000;
 
-/// Something that was found in a reel, for the list of findings.
+/// A finding for the list of findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is, in some words.
+    /// Short description.
     pub title: String,
-    /// `info`, `warning` or `critical`; its colour and place in the list.
+    /// `info`, `warning` or `critical`. Determines its colour and position in the list.
     pub severity: String,
-    /// What it costs, why, and what to do.
+    /// Cost, cause and remedy.
     pub text: String,
-    /// Where it begins, ns since the reel's start.
+    /// Start, ns since the start of the reel.
     pub from_ns: i64,
-    /// Where it ends.
+    /// End.
     pub to_ns: i64,
 }
 
-/// What a page is made with.
+/// Options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
-    /// Heading; the reel's name otherwise.
+    /// Title. Default: the reel's name.
     pub title: Option<String>,
-    /// What was found, in the order to be listed; the page has no such list when there is nothing.
+    /// Findings in display order. If empty, the page has no list of findings.
     pub findings: Vec<Finding>,
 }
 
-/// The page.
+/// Creates the page.
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -105,39 +105,39 @@ pub fn report(reel: &Reel, options: &ReportOptions) -> Result<String> {
     Ok(page_of(&bytes, options.title.as_deref(), false))
 }
 
-/// What a page holds of the whole reel.
+/// The page's data for the whole reel.
 pub(crate) fn whole_bundle(reel: &Reel, findings: &[Finding]) -> Result<Bundle> {
     bundle(reel, None, findings, (MOST_PAGE_BYTES - SCRIPT_BYTES) / 4 * 3)
 }
 
-/// What the scripts draw from.
+/// Data for the scripts.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// An index line and columns: see [`container`].
+    /// An index line and columns, see [`container`].
     pub bytes: Vec<u8>,
-    /// What is shown.
+    /// The shown window.
     pub window: Window,
-    /// The longest that a request took.
+    /// The longest duration of a request.
     pub longest_ns: i64,
 }
 
-/// What of the reel is looked at.
+/// The part of a reel to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Excerpt {
-    /// The time.
+    /// The time window.
     pub window: Window,
-    /// The longest that any request of the reel took, so that those in flight at the window's start are found.
+    /// The longest duration of a request in the reel, to find those in flight at the window's start.
     pub longest_ns: i64,
 }
 
-/// Reads the reel, or a part of it, in at most `room` bytes.
+/// Reads the reel or a part of it, in at most `room` bytes.
 ///
 /// # Errors
 /// When the reel cannot be read.
 pub fn bundle(reel: &Reel, part: Option<Excerpt>, findings: &[Finding], room: usize) -> Result<Bundle> {
     let reel = &part.map_or_else(|| reel.clone(), |p| narrowed(reel, p.window, p.longest_ns));
     let (stats, drawn) = std::thread::scope(|threads| {
-        // The statistics take a core of their own.
+        // A thread of its own for the statistics.
         let stats = part.is_none().then(|| threads.spawn(|| Stats::of(reel, &Scope::default())));
         let drawn = Drawn::of(reel, part.map(|p| p.window));
         (stats.map(std::thread::ScopedJoinHandle::join), drawn)
@@ -157,7 +157,7 @@ pub fn bundle(reel: &Reel, part: Option<Excerpt>, findings: &[Finding], room: us
     Ok(Bundle { bytes, window, longest_ns })
 }
 
-/// All that was read.
+/// Everything that was read.
 struct Drawn {
     window: Window,
     bins: Bins,
@@ -165,7 +165,7 @@ struct Drawn {
     seen: BTreeMap<i64, Seen>,
     devices: Vec<DeviceView>,
     calls: Option<CallsView>,
-    /// Of a reel without operations, where its bios lie in files.
+    /// File map from bios, for a reel without operations.
     bios: Option<BiosView>,
     carriage: Carriage,
 }
@@ -234,7 +234,7 @@ impl Drawn {
                 int("seeks_exact", &s.seeks_exact),
                 int("seeks_sw64k", &s.seeks_sw64k),
                 int("depth_max", &d.peaks),
-                // Thousandths: finer than any line that is drawn.
+                // Thousandths, finer than any drawn line.
                 int("depth_mean", &s.in_flight.means().iter().map(|m| (m * 1e3).round() as u64).collect::<Vec<_>>()),
             ]);
             let rasters = d.map.into_iter().flatten().zip(["map.read", "map.write", "map.other"]);
@@ -298,7 +298,7 @@ fn call_parts(c: CallsView, task: impl Fn(i64) -> i64) -> Vec<Part> {
     parts
 }
 
-/// The axis of files.
+/// Encodes the axis of files.
 fn lane_parts(lanes: &lanes::Lanes) -> Vec<Part> {
     let lane = |name: &str, of: fn(&lanes::Lane) -> i64| {
         Part::Column(Column::differences(format!("lanes.{name}"), lanes.lanes.iter().map(of)))
@@ -317,7 +317,7 @@ fn lane_parts(lanes: &lanes::Lanes) -> Vec<Part> {
     parts
 }
 
-/// Bytes that devices moved for each name of a thread, most first.
+/// Bytes that devices moved by thread name, most first.
 fn thread_rows(known: &Carriage) -> Vec<(String, u64, u64)> {
     let mut rows: Vec<_> =
         known.threads.iter().map(|(n, m)| (lanes::shortened(n, 64), m.read_bytes, m.write_bytes)).collect();
@@ -326,7 +326,7 @@ fn thread_rows(known: &Carriage) -> Vec<(String, u64, u64)> {
     rows
 }
 
-/// Threads that single events name.
+/// Threads named by individual events.
 #[derive(Default)]
 struct Tasks {
     places: HashMap<i64, i64>,
@@ -365,11 +365,11 @@ impl Tasks {
     }
 }
 
-/// From 0 to the last moment that anything speaks of.
+/// The window from 0 to the last event.
 fn whole(reel: &Reel, seen: &BTreeMap<i64, Seen>) -> Window {
     let m = &reel.manifest;
     let calls = m.segments.get(Op::TABLE).into_iter().flatten().map(|s| s.to_ns);
     let last = seen.values().map(|s| s.last_ns).chain(calls).chain([m.span.elapsed_ns]).max().unwrap_or(0);
-    // A reel of one moment is a millisecond long.
+    // A reel of a single moment is shown as 1 ms.
     Window { from_ns: 0, to_ns: if last <= 0 { 1_000_000 } else { last.clamp(1_000, MOST_NS) } }
 }

@@ -1,5 +1,5 @@
-//! The document: markup, style and scripts of `page/`, and the data as base64. Nothing of the reel is ever markup: names
-//! reach the document in the data alone, and from there only as text.
+//! The HTML document: markup, style and scripts from `page/`, and the data as base64. Names in a reel are never part of
+//! the markup; scripts insert them as text only.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 const MARKUP: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
-/// In the order of their use; each file is one thing.
+/// Scripts in the order of use.
 const SCRIPTS: &[&str] = &[
     include_str!("page/format.js"),
     include_str!("page/bundle.js"),
@@ -30,10 +30,10 @@ const SCRIPTS: &[&str] = &[
     include_str!("page/main.js"),
 ];
 
-/// The whole document; one that is `served` may ask its server for more.
+/// Creates the document. If `served`, the page may request more data from its server.
 pub(crate) fn html(bundle: &[u8], title: Option<&str>, served: bool) -> String {
     let data = STANDARD.encode(bundle);
-    // No handler or script that the markup does not name runs, whatever may have got into the page.
+    // The content security policy allows only these scripts, in case hostile markup gets into the page.
     let mut hasher = DefaultHasher::new();
     hasher.write(bundle);
     let nonce = format!("{:016x}", hasher.finish());
@@ -51,7 +51,7 @@ pub(crate) fn html(bundle: &[u8], title: Option<&str>, served: bool) -> String {
     ];
     let mut out = String::with_capacity(data.len() + script.len() + STYLE.len() + 2 * MARKUP.len());
     let mut rest = MARKUP;
-    // One pass from left to right, so that what is put into a slot is never looked at for slots.
+    // A single pass, so that inserted text is never searched for placeholders.
     while let Some(at) = rest.find("{{") {
         out.push_str(&rest[..at]);
         rest = &rest[at..];

@@ -1,4 +1,4 @@
-//! The devices: which there are, and for each what the page draws of its requests.
+//! Block devices, and the data for drawing their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,27 +28,27 @@ use crate::{
     model::offset_axis::OffsetAxis,
 };
 
-/// Devices that are drawn, those with most bytes; the others are in the tables.
+/// Maximum number of drawn devices, those with most bytes. The others are in the tables only.
 pub(super) const MOST_DEVICES: usize = 8;
-/// Rows of an offset map in the page.
+/// Rows of an offset map.
 pub(super) const MAP_ROWS: u32 = 1024;
 
-/// What the first pass learns of a device.
+/// Result of the first pass for a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Sectors read and written.
     pub(super) used: Coverage,
     /// Bytes read and written.
     pub(super) bytes: u64,
-    /// Requests that meet the window.
+    /// Number of requests in the window.
     pub(super) count: u64,
-    /// The last moment they speak of.
+    /// Time of their last event.
     pub(super) last_ns: i64,
-    /// The longest from issue to completion.
+    /// Longest time from issue to completion.
     pub(super) longest_ns: i64,
 }
 
-/// Calls `each` with every request, in dispatch order; then with those of devices that make none of their bios.
+/// Calls `each` with every request in dispatch order, then with the bios of devices without requests.
 pub(crate) fn each_request(reel: &Reel, mut each: impl FnMut(&Request)) -> Result<()> {
     let with_bios = reel.count::<Bio>() > 0;
     let mut known = BTreeSet::new();
@@ -70,8 +70,7 @@ type Devices = BTreeMap<i64, Seen>;
 /// Threads that read segments in the first pass.
 const READERS: usize = 2;
 
-/// First pass: the devices whose requests meet the window. Segments are shared out among threads, since nothing here depends on
-/// order.
+/// First pass: devices with requests in the window. Threads share the segments, because nothing here depends on order.
 pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<Devices> {
     let segments = reel.segments::<Block>().len();
     let part = |first: usize| -> Result<(Devices, BTreeSet<i64>)> {
@@ -106,7 +105,7 @@ pub(super) fn survey(reel: &Reel, window: Option<Window>) -> Result<Devices> {
     Ok(all)
 }
 
-/// A thread that died is a bug; there is nothing to tell then but that.
+/// A thread panicked, which is a bug.
 fn died(reel: &Reel) -> crate::PlotError {
     ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() }.into()
 }
@@ -137,33 +136,33 @@ impl Seen {
     }
 }
 
-/// One request as the page shows it by itself.
+/// An individual request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Single {
     /// The request.
     pub(super) request: Request,
-    /// The seek it was.
+    /// Kind of seek.
     pub(super) seek: Seek,
 }
 
-/// What the page draws of one device.
+/// Data about a device.
 #[derive(Debug)]
 pub(super) struct DeviceView {
     /// Device number.
     pub(super) dev: i64,
-    /// Where sectors are drawn.
+    /// Axis of the sectors.
     pub(super) axis: OffsetAxis,
-    /// Requests per cell of time and offset, by [`layer`]; none when all requests are in the page by themselves.
+    /// Number of requests per cell of time and offset, by [`layer`]. `None` if all are in the page individually.
     pub(super) map: Option<[Counts; 3]>,
-    /// Flushes per column.
+    /// Number of flushes per column.
     pub(super) flushes: Option<Counts>,
-    /// Requests per cell of completion time and D2C, rows from the bottom.
+    /// Number of requests per cell of completion time and D2C, rows from the bottom.
     pub(super) heat: Option<[Counts; 3]>,
     /// Rates.
     pub(super) series: DeviceSeries,
-    /// Most in flight, per bin of the rates.
+    /// Maximum number in flight, per bin of the rates.
     pub(super) peaks: Vec<u64>,
-    /// Single requests.
+    /// Individual requests.
     pub(super) singles: Held<Single>,
 }
 
@@ -182,22 +181,22 @@ struct Grids {
     heat: [Grid; 3],
 }
 
-/// How much is drawn.
+/// Limits of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// What is shown.
+    /// The shown window.
     pub(super) window: Window,
     /// Bins of the rates.
     pub(super) bins: Bins,
-    /// Columns of the maps of all devices together.
+    /// Total number of map columns of all devices.
     pub(super) columns: u32,
-    /// Single requests, of all devices together.
+    /// Total number of individual requests of all devices.
     pub(super) singles: usize,
-    /// The slowest among them.
+    /// Number of the slowest among them.
     pub(super) slowest: usize,
 }
 
-/// Second pass: what is drawn of the devices in `seen`, most bytes first.
+/// Second pass: data for the devices in `seen`, most bytes first.
 pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Result<Vec<DeviceView>> {
     let mut order: Vec<(&i64, &Seen)> = seen.iter().collect();
     order.sort_by_key(|(dev, s)| (std::cmp::Reverse((s.bytes, s.count)), **dev));
@@ -206,7 +205,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
     let columns = (plan.columns / share.next_power_of_two() as u32).max(512);
     let time = Cells { from: plan.window.from_ns, to: plan.window.to_ns, count: columns };
     let heat_time = Cells { count: columns.min(2048), ..time };
-    // Events are shared out by need, and what one device does not need is another's.
+    // Devices share the limit by need: what one does not use is available to the others.
     let total: u64 = order.iter().map(|(_, s)| s.count).sum();
     let fits = total <= plan.singles as u64;
     let mut meters: Vec<(i64, Meter)> = order
@@ -234,7 +233,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
             (**dev, meter)
         })
         .collect();
-    // Requests of one device mostly follow each other.
+    // Consecutive requests usually belong to the same device.
     let mut place = 0;
     each_request(reel, |r| {
         if meters.get(place).is_none_or(|(dev, _)| *dev != r.dev) {
@@ -244,7 +243,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
             }
         }
         let Some((_, m)) = meters.get_mut(place) else { return };
-        // A seek is one whatever is shown.
+        // Seeks count regardless of what is shown.
         let seek = if r.class.is_data() { m.seeks.push(r.sector, r.end_sector()) } else { Seek::default() };
         if !plan.window.meets(r.issue_ns, r.last_ns()) {
             return;

@@ -1,15 +1,15 @@
-//! A bounded share of the events: all while they fit; then one in 2, 4, 8, … chosen by a hash of their number, and
-//! besides them the slowest.
+//! A bounded sample of events: all while they fit, otherwise one in 2, 4, 8, …, chosen by a hash of their number, and
+//! in addition the slowest.
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-/// Events held, and those the page has to leave out.
+/// Collects a sample.
 #[derive(Debug)]
 pub(crate) struct Sample<T> {
     most: usize,
     most_slow: usize,
     seen: u64,
-    /// An event is kept when its hash has none of these bits.
+    /// An event is in the sample if its hash has none of these bits.
     mask: u64,
     kept: Vec<(u64, T)>,
     slow: BinaryHeap<Slow<T>>,
@@ -22,7 +22,7 @@ struct Slow<T> {
     event: T,
 }
 
-// The heap's greatest is the quickest of the slow: it goes first.
+// Reversed, so that the heap's maximum is the fastest of the slow events, which leaves first.
 impl<T> Ord for Slow<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.took_ns, self.number).cmp(&(self.took_ns, other.number))
@@ -40,26 +40,26 @@ impl<T> PartialEq for Slow<T> {
 }
 impl<T> Eq for Slow<T> {}
 
-/// What was held at the end, in the order it came.
+/// The final sample, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
-    /// Events.
+    /// The events.
     pub(crate) events: Vec<T>,
-    /// For each, whether it is here because it was slow.
+    /// Whether each event is included for being slow.
     pub(crate) slow: Vec<bool>,
-    /// Events there were.
+    /// Total number of events.
     pub(crate) total: u64,
-    /// One in so many is held, beside the slow.
+    /// One in this many is included, apart from the slow ones.
     pub(crate) one_in: u64,
 }
 
 impl<T: Clone> Sample<T> {
-    /// Holds at most `most` events by chance and `most_slow` besides.
+    /// A sample of at most `most` random events and `most_slow` slow ones.
     pub(crate) fn new(most: usize, most_slow: usize) -> Self {
         Self { most: most.max(1), most_slow, seen: 0, mask: 0, kept: Vec::new(), slow: BinaryHeap::new() }
     }
 
-    /// The next event, and how long it took.
+    /// Adds the next event with its duration.
     pub(crate) fn push(&mut self, took_ns: i64, event: T) {
         let number = self.seen;
         self.seen += 1;
@@ -81,13 +81,13 @@ impl<T: Clone> Sample<T> {
         }
     }
 
-    /// What is held.
+    /// The result.
     pub(crate) fn finish(self) -> Held<T> {
         let one_in = self.mask + 1;
         let mut all: Vec<(u64, bool, T)> = self.kept.into_iter().map(|(n, e)| (n, false, e)).collect();
         if one_in > 1 {
             all.extend(self.slow.into_iter().map(|s| (s.number, true, s.event)));
-            // The slow one of two goes before, and the other is dropped.
+            // Of two copies, the slow one sorts first, and the other is dropped.
             all.sort_by_key(|(n, slow, _)| (*n, !*slow));
             all.dedup_by_key(|(n, ..)| *n);
         }
@@ -97,20 +97,20 @@ impl<T: Clone> Sample<T> {
 }
 
 impl<T> Held<T> {
-    /// Whether nothing is left out.
+    /// Whether all events are included.
     pub(crate) fn is_complete(&self) -> bool {
         self.one_in == 1
     }
 
-    /// All events, or, where they were not all held, the slowest of them; in the order they came. As many as were asked to be
-    /// held as slow.
+    /// All events or, if they were not all kept, the slowest, in order of arrival. At most as many as were kept as
+    /// slow.
     pub(crate) fn slowest(self, most: usize) -> Vec<T> {
         let complete = self.is_complete();
         let both = self.events.into_iter().zip(self.slow);
         both.filter(|(_, slow)| complete || *slow).map(|(e, _)| e).take(most).collect()
     }
 
-    /// Leaves out every second of those that are not slow; when those are few, of the slow too.
+    /// Drops every second event that is not slow; if there are few, slow ones too.
     pub(crate) fn halve(&mut self) {
         let few = self.slow.iter().filter(|s| !**s).count() < 512;
         let mut n = 0u64;
@@ -137,7 +137,7 @@ fn retain<T>(v: &mut Vec<T>, keep: &[bool]) {
     });
 }
 
-/// Mixes all bits (splitmix64), so that no rhythm of the events meets that of the choice.
+/// A hash (splitmix64), so that sampling does not follow a pattern of the events.
 fn hash(n: u64) -> u64 {
     let z = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,34 +1,34 @@
-//! Single events as columns.
+//! Individual events as columns.
 
 use ioreel_analyze::events::{calls::Kind, requests::Class};
 
 use super::{calls::SingleCall, carried::Carriage, columns::Column, container::Thin, requests::Single, sample::Held};
 
-/// What is told of one request besides itself.
+/// A request with facts from its bios.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestRow {
     /// The request.
     pub(super) single: Single,
-    /// Place of the file among the lanes, or -1.
+    /// Lane of the file, or -1.
     pub(super) file: i64,
-    /// Place of the thread among the tasks, or -1.
+    /// Index of the thread, or -1.
     pub(super) task: i64,
-    /// Place of the thread's name, or -1.
+    /// Index of the thread's name, or -1.
     pub(super) comm: i64,
-    /// Place of what it carries, or -1.
+    /// Index of its class, or -1.
     pub(super) class: i64,
 }
 
 /// Requests of one device.
 #[derive(Debug)]
 pub(super) struct RequestTable {
-    /// What the names of the columns begin with.
+    /// Prefix of the column names.
     pub(super) prefix: String,
     /// The rows.
     pub(super) rows: Held<RequestRow>,
 }
 
-/// Bits of the column `flags`.
+/// Bits of column `flags`.
 pub(super) mod bits {
     pub(in crate::report) const SEEK: u8 = 1;
     pub(in crate::report) const SEEK_64K: u8 = 2;
@@ -38,7 +38,7 @@ pub(super) mod bits {
 }
 
 impl RequestTable {
-    /// Puts beside each request what its bios tell.
+    /// Adds the facts from bios to each request.
     pub(super) fn new(
         prefix: String,
         held: Held<Single>,
@@ -104,12 +104,12 @@ impl Thin for RequestTable {
     }
 }
 
-/// Names of the classes, in the order of the numbers in the column `class`.
+/// Names of the classes, indexed by column `class`.
 pub(super) fn class_names() -> Vec<&'static str> {
     Class::ALL.iter().map(|c| c.name()).collect()
 }
 
-/// Names of what calls are about, likewise.
+/// Names of the kinds of calls, likewise.
 pub(super) const KIND_NAMES: [&str; 6] = ["read", "write", "copy", "sync", "metadata", "other"];
 
 fn kind_place(kind: Kind) -> u8 {
@@ -123,10 +123,10 @@ fn kind_place(kind: Kind) -> u8 {
     }
 }
 
-/// Single calls.
+/// Individual calls.
 #[derive(Debug)]
 pub(super) struct CallTable {
-    /// The calls; `file` and `task` are places among lanes and tasks, or -1.
+    /// The calls, each with lane and thread index, or -1.
     pub(super) rows: Held<(SingleCall, i64, i64)>,
 }
 

@@ -1,4 +1,4 @@
-//! A part of a reel, and the segments that can speak of it.
+//! A time window of a reel, and its segments.
 
 use ioreel_analyze::events::requests::Class;
 use ioreel_traces::{
@@ -7,10 +7,10 @@ use ioreel_traces::{
     table::Row,
 };
 
-/// The last moment that is believed, 73 years: what claims to be later is damage, and may not break arithmetic.
+/// Latest valid time, 73 years. Later times are damage, and would overflow calculations.
 pub(super) const MOST_NS: i64 = 1 << 61;
 
-/// Time that is shown, ns since the reel's start; both ends belong to it.
+/// A time window, ns since the start of the reel. Both ends are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Its start.
@@ -20,14 +20,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether any of `[from_ns, to_ns]` is in it.
+    /// Whether `[from_ns, to_ns]` overlaps with it.
     pub fn meets(&self, from_ns: i64, to_ns: i64) -> bool {
         from_ns <= self.to_ns && to_ns >= self.from_ns
     }
 }
 
-/// The reel with only those segments of events in which something of the window can be; `longest_ns` is the longest that a
-/// request took, since segments are listed by when requests were issued.
+/// The reel with only those segments of events that may overlap with the window. `longest_ns` is the longest duration
+/// of a request, needed because segments are listed by issue time.
 pub(crate) fn narrowed(reel: &Reel, window: Window, longest_ns: i64) -> Reel {
     let mut narrow = reel.clone();
     for table in [Op::TABLE, Block::TABLE, Bio::TABLE] {
@@ -38,7 +38,7 @@ pub(crate) fn narrowed(reel: &Reel, window: Window, longest_ns: i64) -> Reel {
     narrow
 }
 
-/// What a request is drawn as: reads, writes, and the rest.
+/// Layer of a request: reads, writes, others.
 pub(super) fn layer(class: Class) -> usize {
     match class {
         Class::Read => 0,
@@ -47,13 +47,13 @@ pub(super) fn layer(class: Class) -> usize {
     }
 }
 
-/// Durations on the logarithmic axis of heat maps: eight rows per doubling, from 1 ns up.
+/// Rows of the logarithmic axis of heat maps: eight per doubling, from 1 ns.
 pub(super) const HEAT_ROWS: u32 = 8 * 44;
 
-/// The row of a duration, from the bottom.
+/// Row of a duration, from the bottom.
 pub(super) fn heat_row(took_ns: i64) -> u32 {
     let ns = took_ns.max(1) as u64;
-    // The octave exactly, and within it the eighth by its logarithm.
+    // The octave is exact, the eighth within it is from the logarithm.
     let octave = ns.ilog2();
     let part = (ns as f64 / 2f64.powi(octave as i32)).log2() * 8.0;
     (octave * 8 + (part as u32).min(7)).min(HEAT_ROWS - 1)

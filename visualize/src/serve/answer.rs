@@ -1,4 +1,4 @@
-//! What each path gives.
+//! Answers for each path.
 
 use std::sync::PoisonError;
 
@@ -18,12 +18,12 @@ impl Answer {
         Self { status: 200, kind, body }
     }
 
-    /// A line that says why not.
+    /// An error answer with one line of text.
     pub(super) fn refusal(status: u16, why: &str) -> Self {
         Self { status, kind: "text/plain; charset=utf-8", body: format!("{why}\n").into_bytes() }
     }
 
-    /// As it goes over the wire.
+    /// The answer as sent.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// Finds the answer.
+/// Chooses the answer.
 pub(super) fn answer(served: &Served, request: &Request) -> Answer {
     let given = match request.path.as_str() {
         "/" => only(request, &[]).map(|()| Answer::given("text/html; charset=utf-8", served.page.clone().into_bytes())),

@@ -1,4 +1,4 @@
-//! Single events of a window as JSON: `ioreel.window/1`, described in `docs/json.md`.
+//! Individual events of a window as JSON: `ioreel.window/1`, described in `docs/json.md`.
 
 use ioreel_analyze::events::{calls::each_call, requests::SECTOR_BYTES};
 use ioreel_traces::{Reel, manifest::dev_name};
@@ -9,25 +9,25 @@ use crate::{
     report::{Excerpt, Sample, each_request, narrowed},
 };
 
-/// Events of each kind that are listed unless asked otherwise.
+/// Default number of events of each kind.
 pub(super) const DEFAULT_LIMIT: usize = 1000;
-/// And at most, so that an answer's memory is bounded.
+/// Maximum number, which bounds the memory of an answer.
 pub(super) const MOST_LIMIT: usize = 100_000;
 
-/// What is asked for.
+/// Parameters of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// The time.
+    /// The time window.
     pub(super) excerpt: Excerpt,
-    /// Only requests of this device, and no operations.
+    /// Only requests of this device, without operations.
     pub(super) dev: Option<i64>,
-    /// Only what touches these bytes, of the device or of a file.
+    /// Only events that overlap with these bytes of the device or file.
     pub(super) bytes: (i64, i64),
-    /// Events of each kind at most.
+    /// Maximum number of events of each kind.
     pub(super) limit: Option<usize>,
 }
 
-/// All events within; where they are more than the limit, the slowest. In order of their beginning.
+/// All events in the window, or the slowest if they exceed the limit. Ordered by start.
 pub(super) fn list(reel: &Reel, asked: &Asked) -> Result<Value> {
     let window = asked.excerpt.window;
     let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).min(MOST_LIMIT);

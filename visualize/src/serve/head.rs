@@ -1,4 +1,4 @@
-//! The head of an HTTP request: nothing but GET, no body, at most 8 KiB.
+//! Parses an HTTP request: only GET, no body, at most 8 KiB.
 
 use std::{
     io::Read,
@@ -6,28 +6,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a request at most.
+/// Maximum size of a request, bytes.
 const MOST_BYTES: usize = 8 * 1024;
-/// Lines of it at most.
+/// Maximum number of header lines.
 const MOST_HEADERS: usize = 64;
-/// A request that has not come by then never does, however its bytes trickle.
+/// Time limit for the whole request, so that slow senders cannot block a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was asked for.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Before the `?`.
+    /// The path before `?`.
     pub(super) path: String,
-    /// Names and values behind it, in order.
+    /// The query: names and values in order.
     pub(super) query: Vec<(String, String)>,
 }
 
-/// Why it gets nothing.
+/// A refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     /// HTTP status.
     pub(super) status: u16,
-    /// For people.
+    /// Message.
     pub(super) why: &'static str,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn read(from: &mut impl Read) -> Result<Request, Refused> {
     }
 }
 
-/// None when there is more to come.
+/// `None` if the request is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     let malformed = Refused { status: 400, why: "not an HTTP request" };
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -71,13 +71,13 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         let first = found.next().map(|h| String::from_utf8_lossy(h.value).into_owned());
         (first, found.next().is_some())
     };
-    // A name that somebody lets point at this machine is no name of it: such a page could read the answers.
+    // Refuses other names of this machine (DNS rebinding): a page of such a name could read the answers.
     match header("host") {
         (Some(host), false) if is_own_name(&host) => {}
         (None, _) if request.version == Some(0) => {}
         _ => return Err(Refused { status: 421, why: "use an IP address or localhost in the URL" }),
     }
-    // What another site has a browser fetch is not what somebody here wants.
+    // Refuses requests that pages of other sites cause.
     if header("sec-fetch-site").0.is_some_and(|from| from == "cross-site" || from == "same-site") {
         return Err(Refused { status: 403, why: "requests from pages of other sites are refused" });
     }
@@ -88,7 +88,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     Ok(Some(Request { path: path.to_owned(), query: query.collect() }))
 }
 
-/// An address or `localhost`, with or without a port.
+/// Whether it is an address or `localhost`, with or without a port.
 fn is_own_name(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

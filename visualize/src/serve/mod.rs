@@ -1,12 +1,12 @@
-//! `ioreel serve`: the page of [`crate::report`] over HTTP, which asks for more detail of the window shown.
+//! `ioreel serve`: the page of [`crate::report`] over HTTP, with more detail for the shown window.
 //!
 //! In: a reel and an address. Out: HTTP answers. May use: `report`.
 //!
 //! * [`head`] parses a request, [`answer`] chooses the answer, [`detail`] lists single events of a window as JSON.
 //!
-//! The server is meant for one user on one machine. It limits connections, their time and bytes, and concurrent readings of
-//! the reel; libraries for small servers leave these limits to their callers. It listens on the loopback interface unless
-//! told otherwise, and refuses cross-site requests.
+//! The server is meant for one user on one machine. It limits the number of connections, their time and bytes, and
+//! concurrent reads of the reel. Libraries for small servers leave these limits to their callers. It listens on the
+//! loopback interface by default, and refuses cross-site requests.
 
 mod answer;
 mod detail;
@@ -29,48 +29,48 @@ use crate::{
     report::{Bundle, Finding, MOST_PAGE_BYTES, page_of, whole_bundle},
 };
 
-/// Connections at once; a browser makes six.
+/// Maximum number of connections. A browser opens six.
 const MOST_CONNECTIONS: usize = 16;
-/// A client that does not send or take in this time is left.
+/// Time limit for sending to or receiving from a client.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A reel that is served.
+/// A server for a reel.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     served: Arc<Served>,
 }
 
-/// What answers are made of.
+/// State shared by all connections.
 #[derive(Debug)]
 struct Served {
     reel: Reel,
     page: String,
-    /// The longest that a request took.
+    /// The longest duration of a request.
     longest_ns: i64,
-    /// Held while the reel is read: one reading at a time bounds memory.
+    /// Locked while the reel is read. One read at a time bounds memory.
     reading: Mutex<()>,
     connections: AtomicUsize,
 }
 
-/// Why a server could not be.
+/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The reel cannot be read.
     #[error(transparent)]
     Report(#[from] crate::PlotError),
-    /// The address is not to be had.
+    /// Listening at the address failed.
     #[error("{address}: cannot listen here: {why}; --address 127.0.0.1:0 uses any free port")]
     Listen {
-        /// As asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         why: std::io::Error,
     },
 }
 
 impl Server {
-    /// Takes the address, then reads the reel and makes its page.
+    /// Listens at the address, then reads the reel and creates the page.
     ///
     /// # Errors
     /// When the address is taken, or the reel cannot be read.
@@ -88,20 +88,20 @@ impl Server {
         Ok(Self { listener, served: Arc::new(served) })
     }
 
-    /// Where it listens.
+    /// The listening address.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// If the system does not return it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until the process ends.
+    /// Serves until the process ends.
     pub fn run(&self) {
         for stream in self.listener.incoming() {
             match stream {
                 Ok(stream) => self.accept(stream),
-                // Out of descriptors, or a client that was gone again: others may come.
+                // Out of descriptors, or the client has disconnected. Continue.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -129,16 +129,16 @@ impl Server {
 }
 
 impl Served {
-    /// One request, one answer: who wants more connects again.
+    /// Handles one request per connection.
     fn converse(&self, stream: &mut TcpStream) {
         let answer = match head::read(stream) {
             Ok(request) => answer::answer(self, &request),
             Err(head::Refused { status, why }) => answer::Answer::refusal(status, why),
         };
-        // A client that is gone has no use for the rest.
+        // Errors are ignored: the client has disconnected.
         let _ = stream.write_all(&answer.bytes());
     }
 }
 
-/// Bytes of an answer with detail at most.
+/// Maximum size of an answer with detail, bytes.
 const MOST_ANSWER_BYTES: usize = MOST_PAGE_BYTES / 4 * 3;
