@@ -1,4 +1,4 @@
-//! Plots with an x axis of their own, side by side in each column.
+//! Draws plots with their own x axes, side by side in each column.
 
 use super::lines::{legend, stroke};
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
     panels::panel::Spec,
 };
 
-/// Room left of a chart but the first for the labels of its values.
+/// Width left of every chart except the first, for labels of its values.
 const LABELS: f64 = 64.0;
-/// Below a chart, for the labels of its slots and what they are.
+/// Height below a chart, for labels of its slots and of the x axis.
 const BELOW: f64 = 36.0;
-/// Between a heading and the charts, for their titles.
+/// Height between heading and charts, for their titles.
 const TITLES: f64 = 18.0;
 
-/// Draws one panel of them.
+/// Draws a panel of charts.
 pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let theme = p.pen.theme;
     let of = |s: &Option<&Shape>| if let Some(Shape::Charts(c)) = s { c.clone() } else { Vec::new() };
@@ -49,7 +49,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     p.y += BELOW;
 }
 
-/// Sums of what lies on each other, slot by slot.
+/// Sums of the stacked series per slot.
 fn stacked(chart: &Chart) -> Vec<f64> {
     let slots = chart.count();
     let of = |i: usize| chart.series.iter().filter_map(move |s| s.values.get(i));
@@ -106,13 +106,13 @@ fn one(p: &mut Painter, area: Area, chart: &Chart, scale: ValueScale, labels: bo
 fn bars(p: &mut Painter, area: Area, chart: &Chart, slots: usize, y: &dyn Fn(f64) -> f64) {
     let theme = p.pen.theme;
     let wide = area.w / slots as f64;
-    // Bars touch where there is no room between them.
+    // Narrow bars touch each other.
     let gap = if wide >= 6.0 { 1.5 } else { 0.0 };
     let mut below = vec![0.0; slots];
     for Line { ink, values, .. } in &chart.series {
         for (slot, v) in values.iter().enumerate().filter(|(_, v)| **v > 0.0) {
             let top = y(below[slot] + v);
-            // What is there at all is seen.
+            // A non-zero value is at least one pixel high.
             let h = (y(below[slot]) - top).max(1.0);
             let bar =
                 Area { x: area.x + wide * slot as f64 + gap / 2.0, y: top.min(area.bottom() - h), w: wide - gap, h };

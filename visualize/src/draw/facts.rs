@@ -1,4 +1,4 @@
-//! The table under the panels: one row per reel, and one for the difference of two.
+//! The table below the panels: one row per reel, and one for the difference of two.
 
 use ioreel_analyze::{
     meters::latency::LatencySummary,
@@ -17,10 +17,10 @@ use crate::{
 
 /// Height of a row, px.
 const ROW: f64 = 22.0;
-/// Widest name of a reel, px.
+/// Maximum width of a reel's name, px.
 const NAME_ROOM: f64 = 260.0;
 
-/// How a number is written.
+/// Format of a number.
 #[derive(Clone, Copy)]
 enum As {
     Ns,
@@ -43,24 +43,24 @@ impl As {
     }
 }
 
-/// Height of the table for so many rows, px; `sections` of columns stand below each other.
+/// Height of a table with this many rows, px. `sections` of columns are placed below each other.
 pub(crate) fn height(rows: usize, sections: usize) -> f64 {
     (ROW * (rows as f64 + 1.0) + 8.0) * sections as f64
 }
 
 const NONE: &str = "–";
 
-/// A column: its head, and a cell for each row.
+/// A column: its header, and a cell for each row.
 type Column = (String, Vec<String>);
 
-/// The table cut into sections as wide as the picture.
+/// The table, divided into sections as wide as the picture.
 pub(crate) struct Table {
     sections: Vec<Vec<Column>>,
     rows: usize,
 }
 
 impl Table {
-    /// Of the reels; with their difference, the second less the first, where `difference`. `detailed` with all that is known of
+    /// A table of the reels. `difference` adds the second minus the first. `detailed` adds all statistics of
     /// operations.
     pub(crate) fn new(sheets: &[Sheet], detailed: bool, difference: bool, width: f64) -> Self {
         let columns = columns(sheets, detailed, difference);
@@ -69,7 +69,7 @@ impl Table {
         for column in columns.iter().skip(1) {
             let wide = wide(column) + 10.0;
             if sections.is_empty() || left < wide {
-                // Each section begins with the names.
+                // Each section starts with the names.
                 sections.push(columns.first().cloned().into_iter().collect());
                 left = width - 16.0 - columns.first().map_or(0.0, self::wide);
             }
@@ -85,7 +85,7 @@ impl Table {
         height(self.rows, self.sections.len())
     }
 
-    /// Draws it.
+    /// Draws the table.
     pub(crate) fn draw(&self, svg: &mut Svg, pen: &Pen, area: Area) {
         let each = height(self.rows, 1);
         for (i, section) in self.sections.iter().enumerate() {
@@ -108,7 +108,7 @@ fn draw(svg: &mut Svg, pen: &Pen, area: Area, columns: &[Column], rows: usize) {
     let body = Style { size: SMALL, bold: false, fill: pen.theme.ink };
     let mut x = area.x + 8.0;
     for (i, ((name, cells), width)) in columns.iter().zip(&widths).enumerate() {
-        // Names flush left, quantities flush right.
+        // Names are left-aligned, values right-aligned.
         let (at, anchor) = if i == 0 { (x, Anchor::Start) } else { (x + width, Anchor::End) };
         svg.text((at, area.y + 15.5), name, head, anchor);
         for (row, cell) in cells.iter().enumerate() {
@@ -155,7 +155,7 @@ fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
     if sheets.iter().any(|s| s.device.is_some()) {
         type Of<'a> = &'a dyn Fn(&DeviceSummary) -> Option<f64>;
         let of = |head: &str, unit: As, value: Of<'_>| of(head, unit, &|s| s.device.as_ref().and_then(value));
-        // Those whose bytes count: what failed moved none that is known.
+        // Only successful requests count; failed ones moved an unknown number of bytes.
         let data = |d: &DeviceSummary| -> u64 {
             d.classes.iter().filter(|c| c.op.is_data()).map(|c| c.count - c.errors - c.incomplete).sum()
         };

@@ -1,4 +1,4 @@
-// The data's container: an index line in JSON, then columns, each deflated by itself.
+// The container of the data: a line of JSON as index, then columns, each compressed separately.
 
 function fromBase64(text) {
   const binary = atob(text);
@@ -14,7 +14,7 @@ async function inflate(deflated, size) {
   return out;
 }
 
-// Zigzag variable-length integers; beyond 53 bits to the precision of a double.
+// Zigzag variable-length integers. Beyond 53 bits, with the precision of a double.
 function integers(bytesOf, differences) {
   let n = 0;
   for (let i = 0; i < bytesOf.length; i += 1) if (bytesOf[i] < 128) n += 1;
@@ -37,7 +37,7 @@ function integers(bytesOf, differences) {
   return out;
 }
 
-// Column by name: {values, columns} of a raster, else the values themselves.
+// Returns columns by name: {values, columns} for a raster, otherwise the values.
 async function readBundle(blob) {
   const end = blob.indexOf(10);
   if (end < 0) throw new Error('the data has no index');

@@ -1,4 +1,5 @@
-// Colours: told apart with every common colour blindness (Okabe and Ito's set, lighter on dark paper).
+// Colours that are distinguishable with all common colour blindnesses (palette of Okabe and Ito, lighter in the dark
+// theme).
 
 const LIGHT = {
   dark: false,
@@ -40,7 +41,7 @@ const DARK = {
   hues: ['#56b4e9', '#f0883e', '#2fc79a', '#e07bcb', '#9ec5ff', '#f2cc3d', '#8d6e63'],
   heats: ['#4a5fa5', '#21908d', '#35b779', '#a5d32f', '#fde725'],
 };
-// Categories and steps have numbers: hue0, heat3.
+// Categories and steps are numbered: hue0, heat3.
 for (const set of [LIGHT, DARK]) {
   set.hues.forEach((hex, i) => { set[`hue${i}`] = hex; });
   set.heats.forEach((hex, i) => { set[`heat${i}`] = hex; });
@@ -60,7 +61,8 @@ function mix(a, b, t) {
 
 const RAMP_STEPS = 64;
 
-// From one event to most: a tint that one event can be seen by, the hue, and beyond it darker on white paper, lighter on dark.
+// Ramp from one event to the maximum: a tint in which one event is visible, the hue, then darker on white, lighter on
+// dark.
 function ramp(hex) {
   const hue = rgb(hex);
   const far = theme.dark ? [255, 255, 255] : [0, 0, 0];
@@ -74,7 +76,7 @@ function ramp(hex) {
   return out;
 }
 
-// Two inks on the same paper: on white darker than either, on dark paper lighter.
+// Two inks printed over each other: on white darker than either, on dark lighter.
 function overprint(a, b) {
   if (theme.dark) return [0, 1, 2].map((i) => 255 - ((255 - a[i]) * (255 - b[i])) / 255);
   return [0, 1, 2].map((i) => (a[i] * b[i]) / 255);

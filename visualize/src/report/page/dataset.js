@@ -1,9 +1,9 @@
-// What was read of the reel, as the panels use it.
+// The data of the reel, as the panels use it.
 
 const FLAG = { seek: 1, seek64k: 2, slow: 4, queued: 8, complete: 16 };
 const ZERO = new Float64Array(0);
 
-// What the shades of a raster stand for: see `level` in container.rs.
+// Counts for the shades of a raster, see `level` in container.rs.
 const SHADE = new Float64Array(256);
 for (let i = 1; i < 256; i += 1) SHADE[i] = 2 ** ((i - 1) / 8);
 
@@ -19,7 +19,7 @@ function makeDataset(columns) {
   return data;
 }
 
-// Edges of a bin; the last ends with the window.
+// Edges of a bin. The last bin ends with the window.
 function binEdges(data, i) {
   return [data.from + i * data.binWidth, i + 1 >= data.binCount ? data.to : data.from + (i + 1) * data.binWidth];
 }
@@ -47,21 +47,21 @@ function makeDevice(columns, device, prefix, index) {
     layerNames: ['read', 'write', 'other'],
   };
   out.rates.depth_mean = out.rates.depth_mean.map((n) => n / 1000);
-  // 0 read, 1 write, 2 the rest, 3 flushes, which have no address.
+  // 0 read, 1 write, 2 others, 3 flushes, which have no address.
   const byClass = index.classes.map((name) => (name === 'read' ? 0 : name === 'write' ? 1 : name === 'flush' ? 3 : 2));
   out.singles.layer = Uint8Array.from(singles.class, (c) => byClass[c]);
   out.span = heatSpan(out);
   return out;
 }
 
-// The axis of files.
+// Builds the axis of files.
 function makeLanes(columns) {
   const lanes = pick(columns, 'lanes', ['file', 'from', 'to', 'y', 'top', 'bytes']);
   const about = JSON.parse(columns.get('lanes.index'));
   return { ...lanes, n: lanes.y.length, paths: about.paths, others: about.others, unnamed: about.unnamed, height: about.height };
 }
 
-// Bios of files, in a reel without operations.
+// Builds the bios of files, for a reel without operations.
 function makeBios(columns, index, lanes) {
   const singles = pick(columns, 'bios', ['at', 'took', 'class', 'flags', 'file', 'offset', 'bytes']);
   const [total, oneIn] = columns.get('bios.total');
@@ -103,7 +103,7 @@ function makeCalls(columns, index, lanes) {
   return out;
 }
 
-// Where each call, or bio, lies on the axis of files: from low to high, 0 to 1; high < low where it has no place.
+// Position of each call or bio on the axis of files: low to high, 0 to 1. high < low means none.
 function placeOnFiles(source) {
   const s = source.singles;
   const { lanes } = source;
@@ -128,7 +128,7 @@ function greatest(values) {
   return most;
 }
 
-// Least and greatest row of the heat map that holds something: eight rows per doubling of ns.
+// First and last used row of the heat map, eight rows per doubling of ns.
 function heatSpan(source) {
   let least = Infinity;
   let most = -Infinity;
@@ -151,7 +151,7 @@ function heatSpan(source) {
     }
   }
   if (least > most) return [80, 160];
-  // Whole octaves, and at least four of them.
+  // Whole octaves, at least four.
   const low = Math.floor(least / 8) * 8;
   return [low, Math.max(Math.ceil((most + 1) / 8) * 8, low + 32)];
 }
@@ -160,7 +160,7 @@ function heatRow(ns) {
   return ns <= 1 ? 0 : Math.log2(ns) * 8;
 }
 
-// First place in sorted values that is at least v.
+// Index of the first sorted value that is at least v.
 function lowerBound(values, v) {
   let low = 0;
   let high = values.length;
@@ -172,7 +172,7 @@ function lowerBound(values, v) {
   return low;
 }
 
-// Calls `each(i)` with the single events that meet [from, to].
+// Calls `each(i)` for the individual events that overlap with [from, to].
 function eachSingle(source, from, to, each) {
   const s = source.singles;
   if (s.sorted === undefined) {

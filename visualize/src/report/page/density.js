@@ -1,6 +1,6 @@
-// How many events touch each pixel: from single events, exactly, or from the page's rasters.
+// Number of events per pixel: exact from individual events, or from the page's rasters.
 
-// Counts of rectangles: four corners each, and one running sum over all.
+// Counts rectangles: four corners each, then running sums.
 class Corners {
   constructor(width, height) {
     this.width = width;
@@ -9,7 +9,7 @@ class Corners {
     this.events = 0;
   }
 
-  // Columns x0..x1 and rows y0..y1, both ends included; what lies outside is cut.
+  // Adds columns x0..x1 and rows y0..y1, inclusive, clipped to the plot.
   add(x0, x1, y0, y1) {
     const a = Math.max(0, Math.floor(x0));
     const b = Math.min(this.width - 1, Math.floor(x1));
@@ -42,7 +42,7 @@ class Corners {
   }
 }
 
-// Cells [from, to) of a raster's axis for each pixel; at least one.
+// Cells [from, to) of a raster's axis for each pixel; at least one cell.
 function cellsOf(pixels, first, last, cells) {
   const out = new Int32Array(pixels * 2);
   for (let i = 0; i < pixels; i += 1) {
@@ -55,7 +55,7 @@ function cellsOf(pixels, first, last, cells) {
   return out;
 }
 
-// A raster's counts on a plot: x from cell column `x0` to `x1`, y from row `y0` (top) to `y1`.
+// Resamples a raster for a plot: columns `x0` to `x1`, rows `y0` (top) to `y1`.
 function resample(raster, width, height, x0, x1, y0, y1) {
   const out = new Float32Array(width * height);
   const rows = raster.cells.length / raster.columns;
@@ -84,8 +84,8 @@ function resample(raster, width, height, x0, x1, y0, y1) {
   return out;
 }
 
-// Paints layers of counts over each other; each has its colour, and shades by the logarithm up to the greatest count of all. Where several
-// meet they lie over each other like ink; or the one with most is seen ('most'), or the last ('last').
+// Paints layers of counts, each in its own colour, with logarithmic shades up to the maximum of all. Overlapping layers
+// are overprinted; with 'most' the largest count is shown, with 'last' the last layer.
 function paint(image, layers, blend) {
   const pixels = new Uint32Array(image.data.buffer);
   const inks = layers.map((layer) => {

@@ -1,4 +1,4 @@
-// Numbers and names for people.
+// Formats numbers and names.
 
 const number = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
@@ -6,7 +6,7 @@ function count(n) {
   return number.format(Math.round(n));
 }
 
-// 1.5 MiB: as `ioreel stats` prints.
+// 1.5 MiB, as `ioreel stats` prints it.
 function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let unit = 0;
@@ -30,7 +30,7 @@ function plain(x, digits) {
   return x.toLocaleString('en-US', { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
-// A rate or a count with its prefix: 12.3k.
+// A rate or count with a prefix: 12.3k.
 function brief(n) {
   const a = Math.abs(n);
   if (a >= 1e9) return `${trim(n / 1e9)}G`;
@@ -44,19 +44,19 @@ function trim(n) {
   return n.toFixed(a >= 100 || Number.isInteger(n) ? 0 : a >= 10 ? 1 : 2);
 }
 
-// Moments, told as finely as a step in ns asks for.
+// A time with the precision of a step in ns.
 function moment(ns, step) {
   const unit = step >= 1e8 ? ['s', 1e9] : step >= 1e5 ? ['ms', 1e6] : step >= 100 ? ['µs', 1e3] : ['ns', 1];
   const decimals = Math.max(0, Math.min(3, Math.ceil(-Math.log10(Math.max(step, 1) / unit[1]) - 1e-9)));
   return `${plain(ns / unit[1], decimals)} ${unit[0]}`;
 }
 
-// A moment to the nanosecond.
+// A time with nanoseconds.
 function exactly(ns) {
   return `${(ns / 1e9).toFixed(9)} s`;
 }
 
-// The least of 1, 2, 5, 10, … that is at least so much.
+// The smallest of 1, 2, 5, 10, … that is at least `least`.
 function niceStep(least) {
   if (!(least > 0) || !Number.isFinite(least)) return 1;
   const decade = 10 ** Math.floor(Math.log10(least));
@@ -64,13 +64,13 @@ function niceStep(least) {
   return 10 * decade;
 }
 
-// The least power of two at least so large.
+// The smallest power of two that is at least `least`.
 function niceBytes(least) {
   return 2 ** Math.ceil(Math.log2(Math.max(least, 1)));
 }
 
-// A name as it can be read: bytes that are no UTF-8 (kept as U+F780..U+F7FF) as \xNN, control characters by their escapes, and
-// those that turn the direction of writing made visible.
+// A readable name: bytes that are not UTF-8 (stored as U+F780..U+F7FF) as \xNN, control characters as escapes, and
+// direction marks as visible text.
 function readable(name) {
   return String(name).replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\uf780-\uf7ff]/g, (c) => {
     const code = c.charCodeAt(0);
@@ -80,7 +80,7 @@ function readable(name) {
   });
 }
 
-// An element with text and attributes; never with markup.
+// Creates an element with text and attributes. Never parses markup.
 function element(tag, attributes, ...children) {
   const e = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes || {})) {

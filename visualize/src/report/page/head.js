@@ -1,4 +1,4 @@
-// The heading: what reel this is, what is missing in it, and what was found.
+// The heading: description of the reel, missing data, findings.
 
 function severityColor(severity) {
   return { critical: theme.alarm, warning: theme.write, info: theme.read }[severity] || theme.misc;
@@ -52,7 +52,7 @@ function notices(about, index) {
   return out;
 }
 
-// The list of findings; nothing where there are none.
+// The list of findings, if there are any.
 function drawFindings(findings) {
   byId('findings').hidden = findings.length === 0;
   for (const f of findings) {

@@ -1,6 +1,6 @@
-// Latency heat maps: how long events took, by the moment of their end; with the median, the 99th percentile and the longest over it.
+// Latency heat maps: duration of events over the time of their end, with median, 99th percentile and maximum.
 
-// Fewer events than this are seen by themselves; a line would only hide them.
+// With fewer events, the events are visible individually, and a line would hide them.
 const LEAST_FOR_QUANTILES = 5;
 
 class HeatPanel extends Panel {
@@ -8,7 +8,7 @@ class HeatPanel extends Panel {
     super({ height: 170, ...options });
   }
 
-  // Rows of the axis, eight per doubling of ns: from low to high.
+  // Rows of the axis, eight per doubling of ns, from low to high.
   get rows() {
     return view.base ? this.baseSource().span : [80, 160];
   }
@@ -45,7 +45,7 @@ class HeatPanel extends Panel {
       return keys.map((key, k) => {
         const raster = source.heat[k];
         const column = (ns) => ((ns - data.from) / (data.to - data.from)) * raster.columns;
-        // Rows of the raster go up, those of the plot down.
+        // Rows of the raster count upwards, those of the plot downwards.
         return { key, counts: resample(raster, width, height, column(view.from), column(view.to), high, low) };
       });
     }
@@ -66,7 +66,7 @@ class HeatPanel extends Panel {
     return keys.map((key, k) => ({ key, counts: counts[k].counts() }));
   }
 
-  // Per so many pixels, from single events or the raster's rows.
+  // One value per group of pixels, from individual events or the raster's rows.
   drawQuantiles(g, w) {
     const source = this.source();
     const step = 6;
@@ -133,7 +133,7 @@ class HeatPanel extends Panel {
     g.setLineDash([]);
   }
 
-  // The single event nearest to a point, or -1.
+  // Index of the individual event nearest to a point, or -1.
   nearest(x, y) {
     const source = this.source();
     if (!source) return -1;
@@ -159,7 +159,7 @@ class HeatPanel extends Panel {
   }
 }
 
-// Of [value, weight] in order.
+// Quantile of a sorted list of [value, weight].
 function quantileOf(list, share) {
   let total = 0;
   for (const [, weight] of list) total += weight;

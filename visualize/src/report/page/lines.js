@@ -52,7 +52,7 @@ class LinePanel extends Panel {
     this.told.textContent = bins ? `per ${moment(bins.step, bins.step)}` : '';
   }
 
-  // What the lines are at a moment.
+  // Values of the lines at a time.
   at(ns) {
     return (this.shownLines || []).map((line) => {
       const i = Math.floor((ns - line.bins.data.from) / line.bins.step) - line.bins.first;
@@ -72,7 +72,7 @@ class LinePanel extends Panel {
   }
 }
 
-// What is counted per second.
+// Rates per second.
 class RatePanel extends LinePanel {
   label(v) {
     return v === 0 ? '0' : `${brief(v)}/s`;

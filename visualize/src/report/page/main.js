@@ -1,4 +1,4 @@
-// Puts it all together.
+// Builds the page.
 
 async function start() {
   const text = byId('data').textContent;
@@ -58,14 +58,14 @@ function draw() {
   byId('shown').textContent = `${moment(view.from, step)} – ${moment(view.to, step)} (${duration(view.to - view.from)})`;
   byId('back').disabled = view.history.length === 0;
   askForDetail();
-  // What costs more than the picture waits until the window stands still.
+  // Expensive parts wait until the window has stopped moving.
   clearTimeout(numbersTimer);
   numbersTimer = setTimeout(drawSelection, document.documentElement.dataset.ready ? 120 : 0);
   clearTimeout(addressTimer);
   addressTimer = setTimeout(writeAddress, 300);
 }
 
-// The selection over all panels.
+// Draws the selection over all panels.
 function drawBand() {
   const band = byId('band');
   const s = view.selection;

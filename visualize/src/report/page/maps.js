@@ -1,6 +1,7 @@
-// The maps: offsets on a device, and places in files, over time. Counts of events per pixel; single events where there are few.
+// Maps over time: offsets on a device, and positions in files. Shows counts per pixel, or individual events if there
+// are few.
 
-// What is nearer than this to the cursor is meant.
+// Maximum distance between the cursor and the event it selects.
 const NEAR_PX = 7;
 
 class MapPanel extends Panel {
@@ -10,7 +11,7 @@ class MapPanel extends Panel {
     this.high = 1;
   }
 
-  // A place on the axis (0 low to 1 high) to distance from the plot's top.
+  // Converts a position on the axis (0 low to 1 high) to the distance from the plot's top.
   yOf(unit) {
     return (1 - (unit - this.low) / (this.high - this.low)) * this.height;
   }
@@ -24,7 +25,7 @@ class MapPanel extends Panel {
     changed();
   }
 
-  // Least size of an event, px: few are drawn larger, so that each can be seen.
+  // Minimum size of an event, px. With few events it is larger, so that each is visible.
   leastPx(n) {
     return n < 1000 ? 4 : n < 5000 ? 3 : n < 60000 ? 2 : 1;
   }
@@ -43,11 +44,11 @@ class MapPanel extends Panel {
     this.tell(source);
   }
 
-  // Whether all that is drawn is drawn from single events.
+  // Whether everything shown is drawn from individual events.
   bySingles(source) {
     return source.singles.complete || !source.map;
   }
-  // The layer of a single event, and the name of a layer's colour.
+  // Layer of an individual event, and colour name of a layer.
   layerOf(source, i) {
     return source.singles.layer[i];
   }
@@ -55,7 +56,7 @@ class MapPanel extends Panel {
     return key;
   }
 
-  // Counts by layer for the plot.
+  // Counts per layer for the plot.
   layers(source, width, height) {
     const data = shownData();
     const keys = this.layerKeys;
@@ -86,7 +87,7 @@ class MapPanel extends Panel {
     });
   }
 
-  // Of a sampled reel, zoomed beyond its rasters: the single events that the page holds.
+  // In a sampled reel, zoomed beyond its rasters: draws the individual events of the page.
   drawOver(g, w, h, source) {
     if (this.bySingles(source)) return;
     const data = shownData();
@@ -134,7 +135,7 @@ class MapPanel extends Panel {
     this.told.textContent = '';
   }
 
-  // The single event nearest to a point of the plot, or -1.
+  // Index of the individual event nearest to a point of the plot, or -1.
   nearest(x, y) {
     const source = this.source();
     if (!source) return -1;
@@ -175,14 +176,14 @@ const OPERATION_KEYS = [
   { key: 'other', label: 'discard, zeroing', color: 'other' },
 ];
 const FLUSH_KEY = { key: 'flush', label: 'flush', color: 'flush' };
-// What else colours may stand for: the name of a request's category, by what its bios told.
+// Other meanings of colours: name of a request's category, from its bios.
 const CATEGORIES = {
   process: (data, s, i) => (s.comm[i] >= 0 ? data.index.comms[s.comm[i]] : ''),
   class: (data, s, i) => (s.what[i] >= 0 ? data.index.carried[s.what[i]] : ''),
   file: (data, s, i) => (s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : ''),
 };
 const COLOR_WORDS = { op: 'operation', process: 'process', class: 'what it carries', file: 'file', latency: 'latency' };
-// Ends of the steps of latency, ns.
+// Upper limits of the latency steps, ns.
 const HEAT_STEPS = [[1e5, 'below 100 µs'], [1e6, 'below 1 ms'], [1e7, 'below 10 ms'], [1e8, 'below 100 ms'], [Infinity, '100 ms and more']];
 
 class OffsetMap extends MapPanel {
@@ -208,7 +209,7 @@ class OffsetMap extends MapPanel {
     } } });
   }
 
-  // Once the data is there.
+  // Called when the data is loaded.
   fill() {
     view.base.devices.forEach((d, i) => this.choose.append(element('option', { value: i }, readable(d.label))));
     if (view.base.devices.length > 1) this.controls.append(this.choose);
@@ -220,7 +221,7 @@ class OffsetMap extends MapPanel {
     this.controls.append(this.paletteChoice, this.colored);
   }
 
-  // Colours for something else: categories by their bytes, those with most first, the same on every device.
+  // Changes the meaning of colours. Categories are ordered by bytes, and the same on every device.
   colorBy(by) {
     this.by = by;
     this.places = new Map();
@@ -243,7 +244,7 @@ class OffsetMap extends MapPanel {
     this.colorNames = new Map(keys.map((k) => [k.key, k.color]));
     this.blend = by === 'op' ? undefined : by === 'latency' ? 'last' : 'most';
     const flushes = this.usedKeys.filter((k) => k.key === 'flush');
-    // Where all are in the page, only what there is; a detail of a sample may bring what the sample has not.
+    // If all events are in the page, only existing categories; otherwise, a detail may contain more.
     const all = view.base.devices.every((d) => d.singles.complete);
     const used = new Set();
     for (const device of view.base.devices) {
@@ -256,14 +257,14 @@ class OffsetMap extends MapPanel {
     changed();
   }
 
-  // What is coloured stands beside the choice of colours: of more events than the page holds, those that it holds alone.
+  // A note beside the choice of colours: if the page contains only a sample, colours apply to the sample.
   tell(source) {
     super.tell(source);
     const s = source.singles;
     this.colored.textContent = this.by === 'op' || s.complete ? '' : `coloured, and drawn: ${count(s.n)} of ${count(s.total)} requests; all of them by operation only`;
   }
 
-  // Rasters tell operations alone.
+  // Rasters contain only the operation.
   bySingles(source) {
     return this.by !== 'op' || super.bySingles(source);
   }
@@ -276,7 +277,7 @@ class OffsetMap extends MapPanel {
     const s = source.singles;
     if (this.by === 'op' || s.layer[i] === 3) return s.layer[i];
     if (this.by === 'latency') return s.flags[i] & FLAG.complete ? HEAT_STEPS.findIndex(([end]) => s.took[i] < end) : 0;
-    // Once for each event: names are looked up by text, since a detail numbers them anew.
+    // Computed once per event. Names are looked up by text, because a detail has different indexes.
     if (!s.categories || s.categoriesBy !== this.by) {
       s.categoriesBy = this.by;
       s.categories = new Uint8Array(s.n).fill(255);
@@ -289,7 +290,7 @@ class OffsetMap extends MapPanel {
     return shownDevice();
   }
 
-  // Of detail the axis may differ: it is drawn on that of the whole, unless it is rasters.
+  // A detail may have a different axis. It is drawn on the axis of the whole, unless it is a raster.
   bands() {
     const device = shownDevice();
     return device && device.map ? device : view.base.devices[view.device];
@@ -354,7 +355,7 @@ class OffsetMap extends MapPanel {
       for (let k = Math.ceil(low / step); k * step <= high && labels.length < 200; k += 1) {
         labels.push([this.yOf(this.unitOf((k * step) / 512)), addressLabel(k * step, step)]);
       }
-      // A band too low for a round address tells where it begins.
+      // A band too low for a round address is labelled at its start.
       if (labels.length === before && low <= high) labels.push([this.yOf(this.unitOf(low / 512)), `${bytes(low)}`, true]);
       if (row > 0) this.gapLine(row / rows, w);
     }
@@ -362,7 +363,7 @@ class OffsetMap extends MapPanel {
     this.yLabels(labels.filter(([y]) => y >= -1 && y <= this.height + 1), w);
   }
 
-  // Where unused addresses are left out.
+  // Line where unused addresses are omitted.
   gapLine(unit, w) {
     const y = Math.round(this.yOf(unit)) + 3;
     const g = this.g;
@@ -382,7 +383,7 @@ class OffsetMap extends MapPanel {
   }
 }
 
-// An address as finely as the step between two labels.
+// An address with the precision of the label distance.
 function addressLabel(n, step) {
   const units = [['TiB', 2 ** 40], ['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]];
   for (const [unit, size] of units) {
@@ -402,7 +403,7 @@ class FileMap extends MapPanel {
     });
     this.layerKeys = ['read', 'write'];
     const source = view.base.calls || view.base.bios;
-    // Calls of other kinds have no place in files.
+    // Calls of other kinds have no position in files.
     const placed = { singles: { layer: source.singles.layer.filter((_, i) => source.singles.high[i] >= source.singles.low[i]) }, map: source.map };
     const used = layersIn([placed], 2, (s) => s.map);
     this.keepKeys((k) => used[k]);

@@ -1,4 +1,4 @@
-// Mouse, touch and keys.
+// Mouse, touch and keyboard.
 
 let drag = null;
 
@@ -53,7 +53,7 @@ function pointerMove(panel, e) {
   const clamp = (v) => Math.max(0, Math.min(w, v));
   const [a, b] = [timeAt(clamp(drag.x), w), timeAt(clamp(x), w)];
   const selection = { from: Math.min(a, b), to: Math.max(a, b) };
-  // A box where the drag went up or down too.
+  // A box, if the drag also moved vertically.
   if (panel instanceof MapPanel && Math.abs(y - drag.y) > 24) {
     const inside = (v) => Math.max(0, Math.min(panel.height, v));
     const [p, q] = [panel.unitAt(inside(drag.y)), panel.unitAt(inside(y))];
@@ -64,7 +64,7 @@ function pointerMove(panel, e) {
 
 function pointerUp(panel, e) {
   const { x, y } = pointOf(panel, e);
-  // A click beside the selection ends it; a double click within it goes there.
+  // A click outside the selection clears it; a double click inside zooms to it.
   if (drag && !drag.moved && x >= 0 && view.selection && !inSelection(panel, x)) select(null);
   if (drag && !drag.moved && e.pointerType === 'touch') tipAt(panel, x, y, e.clientX, e.clientY);
   drag = null;
@@ -106,14 +106,14 @@ function wheel(panel, e) {
     show(view.from + shift, view.to + shift, false);
     return;
   }
-  // Out of the whole there is nothing: then the wheel is the page's.
+  // When zoomed out completely, the wheel scrolls the page.
   if (e.deltaY > 0 && view.to - view.from >= view.base.to - view.base.from) return;
   e.preventDefault();
   rememberOnce();
   zoomAt(timeAt(Math.max(0, Math.min(w, x)), w), factor);
 }
 
-// A turn of the wheel is one step back, not twenty.
+// A turn of the wheel is one step in the history, not twenty.
 let wheelTimer = 0;
 function rememberOnce() {
   if (wheelTimer === 0) pushHistory();

@@ -1,4 +1,4 @@
-// The strip above the panels: the whole reel's throughput, and the window, which can be dragged and resized.
+// The strip above the panels: throughput of the whole reel, and the window, which can be dragged and resized.
 
 const overview = { canvas: null, drag: null };
 
@@ -27,7 +27,7 @@ function startOverview() {
     const d = overview.drag;
     overview.drag = null;
     const at = overviewTime(e.offsetX - LEFT);
-    // A click brings the window there.
+    // A click moves the window here.
     if (d && d.kind === 'new' && Math.abs(overviewX(at) - overviewX(d.start)) <= 3) {
       const half = (d.to - d.from) / 2;
       show(at - half, at + half, false);
@@ -79,7 +79,7 @@ function drawOverview() {
   const top = Math.max(1e-12, ...columns.map(([, sums]) => greatest(sums)));
   for (const [key, sums] of columns) {
     g.fillStyle = translucent(theme[key], 0.55);
-    // By the root: what is slow shall be seen beside what is fast.
+    // Square root scale, so that slow parts are visible beside fast ones.
     sums.forEach((v, x) => {
       const high = Math.sqrt(v / top) * (h - 2);
       g.fillRect(x, h - high, 1, high);

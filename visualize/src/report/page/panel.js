@@ -1,4 +1,4 @@
-// A panel: heading with its legend, a canvas with a plot on the shared time axis, and its own vertical axis.
+// A panel: heading with legend, and a canvas with a plot on the shared time axis and its own vertical axis.
 
 const panels = [];
 
@@ -17,7 +17,7 @@ class Panel {
     panels.push(this);
   }
 
-  // What can be shown and hidden, with its colours.
+  // Adds legend entries, which show and hide layers.
   addKeys(legend) {
     for (const l of legend) {
       const button = element('button', { type: 'button', 'aria-pressed': String(this.on.get(l.key)), title: `Show or hide ${l.label}`, on: { click: () => this.toggle(l.key, button) } });
@@ -27,7 +27,7 @@ class Panel {
     }
   }
 
-  // Other keys in place of those there are; one that is in both stays as it is.
+  // Replaces the legend entries. Entries that exist in both stay as they are.
   setKeys(legend) {
     const before = this.on;
     this.on = new Map(legend.map((l) => [l.key, before.get(l.key) ?? l.off !== true]));
@@ -35,12 +35,12 @@ class Panel {
     this.addKeys(legend);
   }
 
-  // Only those keys whose layer holds something; `used` tells by the place of the key in its list.
+  // Keeps only entries of non-empty layers; `used` is indexed by their position.
   keepKeys(used) {
     this.setKeys(this.legend.filter((l, k) => l.always || used(k, l.key)));
   }
 
-  // Paints layers of counts, each with the colour of this name, over the whole plot.
+  // Paints layers of counts over the whole plot, each in the colour of its name.
   paintLayers(g, w, h, layers, blend) {
     const image = g.createImageData(Math.round(w * this.scale), Math.round(h * this.scale));
     paint(image, layers.map((l) => ({ counts: l.counts, color: theme[l.color] })), blend);
@@ -98,7 +98,7 @@ class Panel {
     g.restore();
   }
 
-  // Vertical grid lines, and labels where the panel is the one that has them.
+  // Vertical grid lines, and time labels if this panel has them.
   drawTicks(g, w) {
     const step = niceStep(((view.to - view.from) / w) * 110);
     g.strokeStyle = theme.grid;
@@ -115,7 +115,7 @@ class Panel {
     g.stroke();
   }
 
-  // What concerns the whole height: settling, losses.
+  // Marks over the whole height: settling, losses.
   drawBands(g, w) {
     const { about } = view.base;
     const band = (from, to, color, alpha, least) => {
@@ -183,14 +183,14 @@ class Panel {
       }
       const at = Math.max(6, Math.min(this.height - 5, y));
       if (text && Math.abs(last - at) >= 12) {
-        // Text stands outside of the plot's clip: drawn after it.
+        // Text outside the plot's clip region is drawn after it.
         this.outside.push([at, text]);
         last = at;
       }
     }
   }
 
-  // Draws text outside of the plot's clip, after it.
+  // Draws text outside the plot's clip region.
   flushLabels() {
     const g = this.g;
     g.save();
@@ -209,7 +209,7 @@ class Panel {
   drawPlot() {}
 }
 
-// Which of so many layers hold an event of any of the sources: by the single ones, and by what rasters count.
+// Which of n layers contain an event of any source, from individual events and rasters.
 function layersIn(sources, n, rastersOf) {
   const used = new Array(n).fill(false);
   for (const source of sources) {
@@ -219,7 +219,7 @@ function layersIn(sources, n, rastersOf) {
   return used;
 }
 
-// The end of a text that fits, since paths differ at their ends.
+// The end of a text that fits, because paths differ at their ends.
 function fitText(g, text, room) {
   if (g.measureText(text).width <= room) return text;
   let low = 0;

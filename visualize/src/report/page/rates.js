@@ -1,9 +1,9 @@
-// Rates over time for what is shown: from the bins that the page holds, joined where they are narrower than can be drawn, or, finer
-// than those, from the single events where all of them are there.
+// Rates over time for the shown window: from the page's bins, joined if they are too narrow to draw; or, for finer
+// bins, from individual events if all are in the page.
 
 const BIN_PX = 3;
 
-// Bins for a plot so wide: {start, width, n, exact, group}. Edges do not move while the window does.
+// Bins for a plot of this width: {start, width, n, exact, group}. Edges stay fixed while the window moves.
 function ratesBins(data, source, width) {
   const want = ((view.to - view.from) / width) * BIN_PX;
   const exact = source.singles.complete && want < data.binWidth;
@@ -22,7 +22,7 @@ function ratesEdges(bins, i) {
   return [left, binEdges(data, Math.max(last, 0))[1]];
 }
 
-// Sums of stored bins; `most` takes the greatest instead, `mean` weighs with time.
+// Joins stored bins: sums, or the maximum with `most`, or the time-weighted mean with `mean`.
 function stored(bins, values, how) {
   const out = new Float64Array(bins.n);
   for (let i = 0; i < bins.n; i += 1) {
@@ -50,7 +50,7 @@ function perSecond(bins, sums) {
   });
 }
 
-// Rates of a device: bytes and requests count where they complete, seeks where they are issued.
+// Rates of a device. Bytes and requests count at completion, seeks at issue.
 function deviceRates(data, device, width) {
   const bins = ratesBins(data, device, width);
   const names = ['read_bytes', 'write_bytes', 'reads', 'writes', 'others', 'seeks_exact', 'seeks_sw64k'];
@@ -93,7 +93,7 @@ function deviceRates(data, device, width) {
   return rates;
 }
 
-// Depth from single requests: mean and most per bin.
+// Queue depth from individual requests: mean and maximum per bin.
 function depths(device, bins) {
   const s = device.singles;
   if (!s.starts) {

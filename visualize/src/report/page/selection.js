@@ -1,9 +1,9 @@
-// What is selected, or else what is shown, in numbers; and the single events in it.
+// Numbers for the selection or the shown window, and its individual events.
 
 const LISTED = 100;
 const listed = { kind: 'requests', order: 'took' };
 
-// Whether a single event is in the selection's box, where it has one on this map.
+// Whether an individual event is in the box selected on this map, if there is one.
 function inBox(panelId, source, i, range) {
   if (range.panel !== panelId) return true;
   const panel = panels.find((p) => p.id === panelId);
@@ -11,7 +11,7 @@ function inBox(panelId, source, i, range) {
   return Boolean(place) && place[1] >= range.low && place[0] <= range.high;
 }
 
-// Sums of requests issued, and of operations entered, in the range.
+// Sums of requests issued and operations entered in the range.
 function summarise(source, range, panelId) {
   const s = source.singles;
   const sum = { n: 0, layers: new Map(), seeks: 0, seeks64k: 0, errors: 0, took: [], events: [] };
@@ -36,7 +36,7 @@ function summarise(source, range, panelId) {
   return sum;
 }
 
-// Sums of the page's bins over the range: exact for the whole bins that they are of.
+// Sums of the page's bins over the range, exact for whole bins.
 function summariseBins(data, source, range) {
   const first = Math.max(0, Math.floor((range.from - data.from) / data.binWidth));
   const last = Math.min(data.binCount - 1, Math.floor((range.to - data.from) / data.binWidth));
@@ -64,7 +64,7 @@ function drawSelection() {
   const device = shownDevice();
   const lists = [];
   for (const [source, panelId, name] of [[device, 'offsets', device ? `requests issued to ${readable(device.label)}` : ''], [data.calls, 'files', 'operations entered'], [data.bios, 'files', 'bios queued']]) {
-    // Of bios there are no rates: of a sample, only what a box holds is told.
+    // Bios have no rates. In a sample, only the content of a box is listed.
     if (source && source.kind === 'bios' && !source.singles.complete && !range.panel) continue;
     if (!source || (range.panel && range.panel !== panelId)) continue;
     const sum = summarise(source, range, panelId);
@@ -105,7 +105,7 @@ function tile(name, source, sum, range, seconds, data) {
   return list;
 }
 
-// The slowest, or the first, of the events.
+// The slowest or the first events.
 function eventList(data, chosen, lists) {
   const { source, sum } = chosen;
   const s = source.singles;

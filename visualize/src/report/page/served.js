@@ -1,4 +1,4 @@
-// Of a page that `ioreel serve` gives: asks for the window in more detail where the page itself holds but a sample.
+// For a page of `ioreel serve`: requests more detail for the window if the page contains only a sample.
 
 const served = { on: false, timer: 0, asking: null };
 
@@ -11,7 +11,7 @@ function wantsDetail() {
   const sampled = (device && !device.singles.complete) || (view.base.calls && !view.base.calls.singles.complete) || (view.base.bios && !view.base.bios.singles.complete);
   if (!served.on || !sampled || view.to - view.from > (view.base.to - view.base.from) * 0.8) return false;
   const d = view.detail;
-  // What is there is good enough while the window covers a fair part of it, or when it is all that there is.
+  // The current detail is sufficient while the window covers a fair part of it, or if it is complete.
   const covers = d && d.from <= view.from && d.to >= view.to;
   const whole = covers && [...d.devices, ...(d.calls ? [d.calls] : []), ...(d.bios ? [d.bios] : [])].every((s) => s.singles.complete);
   return !(covers && (whole || view.to - view.from > (d.to - d.from) / 4));
@@ -46,7 +46,7 @@ async function fetchDetail() {
   }
 }
 
-// Puts the detail's calls, or bios, on the page's axis of files, so that nothing moves; rasters keep the axis they were made on.
+// Converts the detail's calls or bios to the page's axis of files, so that nothing moves. Rasters keep their axis.
 function adoptLanes(data, base) {
   const source = data.calls || data.bios;
   if (!source || !base.lanes || source.map) return;

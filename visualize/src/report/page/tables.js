@@ -1,4 +1,4 @@
-// Tables: statistics, devices' threads, operations, files, processes. Sorted by a click on a heading, filtered by text.
+// Tables: statistics, threads of devices, operations, files, processes. A click on a heading sorts, text filters.
 
 const UNITS = {
   count: count,

@@ -1,4 +1,4 @@
-// What is under the cursor: the moment, the place, and the single event or the lines there.
+// The tooltip: time, position, and the individual event or line values under the cursor.
 
 function hideTip() {
   byId('tip').hidden = true;
@@ -36,7 +36,7 @@ function taskShort(place) {
   return t ? `${readable(t[2])} ${t[0]}` : '';
 }
 
-// One request, in words.
+// Describes a request.
 function requestRows(data, device, i) {
   const s = device.singles;
   const { index } = data;
@@ -60,7 +60,7 @@ function requestTitle(data, device, i) {
   return `${data.index.classes[device.singles.class[i]]} on ${readable(device.label)}`;
 }
 
-// One operation, in words.
+// Describes an operation.
 function callRows(data, calls, i) {
   const s = calls.singles;
   const moves = s.kind[i] <= 2;
@@ -74,7 +74,7 @@ function callRows(data, calls, i) {
   ];
 }
 
-// One bio, in words.
+// Describes a bio.
 function bioRows(data, bios, i) {
   const s = bios.singles;
   return [
@@ -86,7 +86,7 @@ function bioRows(data, bios, i) {
   ];
 }
 
-// What a single event is, in words, and what is told of it.
+// Title and rows for an individual event.
 function wordsOf(data, source, i) {
   if (source.kind === 'calls') return [callTitle(data, source, i), callRows(data, source, i)];
   if (source.kind === 'bios') return [`bio: ${data.index.classes[source.singles.class[i]]}`, bioRows(data, source, i)];
@@ -97,7 +97,7 @@ function callTitle(data, calls, i) {
   return readable(data.index.ops[calls.singles.op[i]] || '');
 }
 
-// The cursor is over a panel, at a point of its plot.
+// Handles the cursor at a point of a panel's plot.
 function tipAt(panel, x, y, pageX, pageY) {
   const w = panel.plotWidth;
   const line = byId('cursor');
@@ -132,7 +132,7 @@ function tipAt(panel, x, y, pageX, pageY) {
   showTip(pageX, pageY, when, rows);
 }
 
-// Events in the raster's cell under a point, all layers together.
+// Number of events in the raster cell at a point, all layers together.
 function cellCount(panel, source, x, y) {
   const data = shownData();
   const map = panel instanceof MapPanel;

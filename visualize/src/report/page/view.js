@@ -1,22 +1,22 @@
-// What is looked at: a window in time, shared by all panels, a selection, and who wants to know of changes.
+// The view: the time window shared by all panels, the selection, and callbacks for changes.
 
 const LEFT = 92;
 const RIGHT = 16;
 
 const view = {
   base: null,
-  // Of a served page: a part of the reel in more detail.
+  // For a served page: a part of the reel in more detail.
   detail: null,
   from: 0,
   to: 1,
-  // {from, to} in ns, and perhaps {panel, low, high} on a map's axis.
+  // {from, to} in ns, optionally {panel, low, high} on a map's axis.
   selection: null,
   device: 0,
   history: [],
   listeners: [],
 };
 
-// The data to draw from: the detail where it covers what is shown.
+// The data to draw: the detail if it covers the window.
 function shownData() {
   const d = view.detail;
   return d && d.from <= view.from && d.to >= view.to ? d : view.base;
@@ -38,7 +38,7 @@ function changed() {
   }
 }
 
-// Shows [from, to], moved and cut to what there is; at least 100 ns.
+// Shows [from, to], moved and clipped to the reel, at least 100 ns long.
 function show(from, to, remember) {
   const { from: first, to: last } = view.base;
   const width = Math.min(Math.max(to - from, 100), last - first);
@@ -65,7 +65,7 @@ function showWhole() {
   show(view.base.from, view.base.to, true);
 }
 
-// Zooms so that the moment stays where it is.
+// Zooms around a time, which stays at its position.
 function zoomAt(ns, factor) {
   const width = Math.min(Math.max((view.to - view.from) * factor, 100), view.base.to - view.base.from);
   const share = (ns - view.from) / (view.to - view.from);
@@ -80,7 +80,7 @@ function select(selection) {
   changed();
 }
 
-// A moment's place in a plot so wide, and back.
+// Converts a time to a position in a plot of this width, and back.
 function xOf(ns, width) {
   return ((ns - view.from) / (view.to - view.from)) * width;
 }
@@ -88,7 +88,7 @@ function timeAt(x, width) {
   return view.from + (x / width) * (view.to - view.from);
 }
 
-// The window in the address, so that a page can be opened at a place.
+// The window is stored in the URL, so that a page can be opened at a position.
 function readAddress() {
   const found = /^#t=(-?[\d.]+)-([\d.]+)$/.exec(location.hash);
   if (!found) return false;
@@ -101,6 +101,6 @@ function writeAddress() {
   try {
     history.replaceState(null, '', whole ? location.pathname + location.search : hash);
   } catch {
-    // Some browsers do not let a file's page change its address.
+    // Some browsers do not allow a local page to change its URL.
   }
 }
