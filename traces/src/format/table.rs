@@ -1,5 +1,5 @@
-//! Rows to Arrow batches and back, generic over the table: each table is one struct declared with the
-//! `table!` macro of this module, so that a column exists in exactly one place.
+//! Converts rows to Arrow batches and back, generic over the table. Each table is a struct declared with the macro
+//! `table!` of this module, so that a column is defined in exactly one place.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -20,31 +20,30 @@ use crate::{
     format::columns::{Builder, Integers, Order, Shape, Texts},
 };
 
-/// How a column is laid out in Parquet. Chosen by measurement on ten million rows: see
-/// `docs/trace-format.md`.
+/// Parquet layout of a column. Chosen by measurements with ten million rows: see `docs/trace-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Dictionary, then run-length: names, ids, small ranges. In a segment where they are in long runs of one value,
-    /// integers as [`Layout::Delta`]; where few values return, integers as [`Layout::Split`] and text by what differs
-    /// from the row before.
+    /// Dictionary with run-length encoding: names, ids, small ranges. In a segment with long runs of one value,
+    /// integers are written as [`Layout::Delta`]. With few recurring values, integers are written as [`Layout::Split`]
+    /// and text as differences from the previous row.
     Dict,
-    /// Differences, bit-packed: times and ids that grow.
+    /// Bit-packed differences: increasing times and ids.
     Delta,
-    /// The bytes of each value apart: offsets and durations.
+    /// Each byte of a value in a separate stream: offsets and durations.
     Split,
-    /// [`Layout::Split`] in a segment that holds many values, each in bursts, [`Layout::Dict`] in others: ids of files.
+    /// Ids of files: [`Layout::Split`] in a segment with many values in bursts, otherwise [`Layout::Dict`].
     Ids,
-    /// As it is: bytes, which hardly ever repeat.
+    /// Plain: bytes, which rarely repeat.
     Plain,
 }
 
-/// A value a column can hold.
+/// A value of a column.
 pub trait Cell: Sized {
-    /// What collects the values of a column.
+    /// Builder of the column.
     type Builder: Builder + Default;
     /// The Arrow type of the column.
     fn data_type() -> DataType;
-    /// Whether the column may hold nulls.
+    /// Whether the column may contain nulls.
     const NULLABLE: bool;
     /// Puts this value into a row of the column, the rows before it being there.
     fn append(&self, to: &mut Self::Builder, row: usize);
