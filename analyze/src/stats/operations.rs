@@ -75,7 +75,7 @@ pub struct OperationStats {
     pub metadata: LatencySummary,
     /// `md_share`: metadata operations over all.
     pub md_share: f64,
-    /// Their time over that of all.
+    /// `md_time_share`: time of metadata operations over the time of all.
     pub md_time_share: f64,
     /// `stat_per_open`; null if nothing was opened.
     pub stat_per_open: Option<f64>,

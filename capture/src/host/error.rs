@@ -101,7 +101,7 @@ pub enum CaptureError {
         signal: i32,
     },
     /// No such process.
-    #[error("--pid {pid}: no such process")]
+    #[error("--pid {pid}: no such process; `ps -e` lists the processes")]
     NoProcess {
         /// The id given.
         pid: u32,

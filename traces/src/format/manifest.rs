@@ -394,7 +394,7 @@ impl Manifest {
         let mut file = create::anew(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
         let written = file.write_all(&text).and_then(|()| file.sync_all());
         written.map_err(ReelError::io(&tmp, "writing the manifest")).inspect_err(|_| {
-            // Best effort: half a manifest is none, and takes room.
+            // Best effort: a partial manifest is useless and takes space.
             let _ = fs::remove_file(&tmp);
         })?;
         fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the manifest in place"))

@@ -45,17 +45,17 @@ pub trait Cell: Sized {
     fn data_type() -> DataType;
     /// Whether the column may contain nulls.
     const NULLABLE: bool;
-    /// Puts this value into a row of the column, the rows before it being there.
+    /// Appends this value as row `row` of the column. Earlier rows must already be there.
     fn append(&self, to: &mut Self::Builder, row: usize);
-    /// The typed column, or why this is not one.
+    /// The typed column, or why the array has the wrong type.
     fn column(array: &ArrayRef) -> Result<Column<'_>, String>;
     /// The value in row `i`.
     fn get(column: &Column<'_>, i: usize) -> Self;
-    /// Replaces the value by what `map` makes of it and the column's name, if it is a text.
+    /// If the value is a text, replaces it by the result of `map` for the column's name and the text.
     fn map_text(&mut self, _column: &'static str, _map: &mut dyn FnMut(&'static str, &Text) -> Text) {}
 }
 
-/// A typed view of a column, whatever the writer's choice of dictionary.
+/// A typed view of a column, independent of the writer's encoding.
 #[derive(Debug)]
 pub enum Column<'a> {
     /// 32-bit integers.
