@@ -185,7 +185,7 @@ fn a_changed_result_turns_it() {
         (Fault::Result(Call::Stat, 0), "1 results are wrong"),
         (Fault::Result(Call::Pwrite64, 4095), "1 results are wrong"),
         // Unsupported: another class of difference, with a limit of its own.
-        (result(Call::Pwrite64, libc::EOPNOTSUPP), "cannot be done on this file system"),
+        (result(Call::Pwrite64, libc::EOPNOTSUPP), "are not supported by this file system"),
     ] {
         turned(&judged(draft(), Pace::Max, patient(), fault), why);
     }
