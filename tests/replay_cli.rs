@@ -125,6 +125,27 @@ fn preparing_and_replaying_can_be_two_steps() {
     assert_eq!(out.status.code(), Some(2));
 }
 
+/// Whoever made the reel cannot know the bytes that its writes leave, and so cannot compose a file of their choice.
+#[test]
+fn written_data_differs_from_run_to_run_unless_a_seed_is_given() {
+    let written = |more: &[&str]| {
+        let (dir, target) = places();
+        let out = replay(&reel(dir.path(), false), &target, more).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        (fs::read(target.join("w/f")).unwrap(), text(&out.stdout))
+    };
+    for options in [&[][..], &["--compressibility", "0.5"], &["--verify"]] {
+        let ((first, said), (second, _)) = (written(options), written(options));
+        assert!(first.len() == 5000 && first != second, "{options:?}");
+        let seed = said.lines().find_map(|l| l.strip_prefix("seed ")).unwrap().split_whitespace().next().unwrap();
+        let (again, _) = written(&[options, &["--seed", seed]].concat());
+        assert!(again == first, "{options:?} --seed {seed}");
+    }
+    let (dir, target) = places();
+    let out = replay(&reel(dir.path(), false), &target, &["--skip-prepare", "--verify"]).output().unwrap();
+    assert!(one_line(&out).contains("--seed"));
+}
+
 #[test]
 fn bad_input_gets_one_clear_line() {
     let (dir, target) = places();

@@ -12,6 +12,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -19,8 +20,37 @@ use tempfile::TempDir;
 
 /// Where images, reels and logs of tests go: a real file system, unlike some `/tmp`.
 const WORK: &str = "/var/tmp";
-/// The one deadline of all waits: generous, since it only ends what hangs.
+/// The one deadline of all waits, on a quiet machine: generous, since it only ends what hangs.
 const DEADLINE: Duration = Duration::from_secs(240);
+
+/// What [`slowness`] counts to, and how long that takes on a quiet machine.
+const SPINS: u64 = 18_000_000;
+const QUIET: Duration = Duration::from_millis(50);
+
+/// How many times as long as on a quiet machine of two threads work takes now: 1 to 30.
+fn slowness() -> f64 {
+    let begun = Instant::now();
+    let mut x = 1_u64;
+    for _ in 0..SPINS {
+        x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    (begun.elapsed().as_secs_f64() / QUIET.as_secs_f64()).clamp(1.0, 30.0)
+}
+
+/// A limit of `quiet` on a quiet machine, at the speed that this one has now. What must end within a limit is held
+/// against this, so that tests hold beside other work.
+pub(crate) fn patience(quiet: Duration) -> Duration {
+    /// The slowest so far, in thousandths: what began on a busy machine may end on a quiet one.
+    static SLOWEST: AtomicU64 = AtomicU64::new(0);
+    let now = (slowness() * 1000.0) as u64;
+    let slowest = SLOWEST.fetch_max(now, Ordering::Relaxed).max(now);
+    quiet.mul_f64(slowest as f64 / 1000.0)
+}
+
+/// Whether what began then hangs.
+fn hangs(begun: Instant) -> bool {
+    begun.elapsed() >= DEADLINE && begun.elapsed() >= patience(DEADLINE)
+}
 
 /// A folder that goes with its owner.
 pub(crate) fn temp_dir() -> TempDir {
@@ -59,11 +89,14 @@ pub(crate) fn finish(child: Child) -> Output {
     let pid = child.id() as libc::pid_t;
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
+        let begun = Instant::now();
         // An error other than a timeout means that the program ended and the sender is gone.
-        if waiting.recv_timeout(DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            // SAFETY: the child has not been waited for, so the number is still its own.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            return true;
+        while waiting.recv_timeout(Duration::from_secs(10)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if hangs(begun) {
+                // SAFETY: the child has not been waited for, so the number is still its own.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                return true;
+            }
         }
         false
     });
@@ -157,7 +190,7 @@ pub(crate) fn wait_for<T>(what: impl Display, mut done: impl FnMut() -> Option<T
         if let Some(value) = done() {
             return value;
         }
-        assert!(started.elapsed() < DEADLINE, "waited in vain for {what}");
+        assert!(!hangs(started), "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

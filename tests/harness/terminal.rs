@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::wait_for;
+use super::{patience, wait_for};
 
 /// Until all that a program wrote before its end is on the screen.
 const UNREAD: Duration = Duration::from_secs(5);
@@ -125,7 +125,10 @@ impl Terminal {
             last.replace(text.clone());
             let holds = holds(&text);
             if let Some((since, status)) = ended_since {
-                assert!(holds || since.elapsed() < UNREAD, "ended ({status}) before {what}:\n{text}");
+                assert!(
+                    holds || since.elapsed() < UNREAD || since.elapsed() < patience(UNREAD),
+                    "ended ({status}) before {what}:\n{text}"
+                );
             }
             holds.then_some(text)
         })

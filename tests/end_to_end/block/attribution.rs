@@ -27,12 +27,12 @@ pub(crate) use self::metadata::{
     journalled_data_goes_to_its_file, kinds_of_ext4, reads_of_the_disk_by_others, xfs_log_is_where_xfs_db_says,
 };
 use crate::{
+    block::truth,
     harness::{
         assert_valid,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
-    truth,
 };
 
 /// First word of the command line by which this program is the recorded one.

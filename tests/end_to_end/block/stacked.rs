@@ -11,13 +11,13 @@ use std::{
 use ioreel_traces::rows::Bio;
 
 use crate::{
-    attribution::{Recorded, number, recorded, stamps_are_found},
+    block::attribution::{Recorded, number, recorded, stamps_are_found},
+    calls::kernel::all_have_ended,
     harness::{
         device::Device,
         mount::{DEFAULT_SIZE_BYTES, Mounted},
         record, succeed, temp_dir, text,
     },
-    kernel::all_have_ended,
 };
 
 // Blocks as large as the stamps: a stripe ends at the end of one.

@@ -11,14 +11,14 @@ use ioreel_traces::rows::{Bio, File as FileRow};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{
-    attribution::number,
+    block::attribution::number,
+    block::truth::{Extent, extents},
     harness::{
         assert_valid,
         device::Device,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted, go_cold_with},
         record, succeed, temp_dir, text,
     },
-    truth::{Extent, extents},
 };
 
 /// The bios with bytes that a command's recording has of a device, and the names of their files.

@@ -52,7 +52,7 @@ pub(crate) fn blktrace_sees_the_same(fs: Fs) {
     let imported = dir.path().join("imported");
     succeed(&mut ioreel(["import", "blktrace", text(&dir.path().join("seen")), "-o", text(&imported)]));
 
-    let dev = crate::attribution::number(device);
+    let dev = crate::block::attribution::number(device);
     let requests = |reel: &Reel| -> Vec<Block> {
         let mut all: Vec<Block> = reel.read::<Block>().unwrap().into_iter().filter(|b| b.dev == dev).collect();
         all.sort_by_key(|b| b.issue_ns);

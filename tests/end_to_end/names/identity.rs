@@ -15,7 +15,7 @@ use ioreel_traces::{
 
 use tempfile::TempDir;
 
-use crate::uring::ring::{Ring, sqe};
+use crate::calls::uring::ring::{Ring, sqe};
 
 use crate::harness::{
     assert_valid, ioreel,

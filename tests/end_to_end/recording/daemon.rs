@@ -13,7 +13,7 @@ use std::{
 use ioreel_traces::{Manifest, Reel, manifest::State, rows::Op};
 
 use crate::harness::{
-    assert_valid, describe, finish, ioreel, one_line, succeed, temp_dir, terminal::Terminal, text, wait_for,
+    assert_valid, describe, finish, ioreel, one_line, patience, succeed, temp_dir, terminal::Terminal, text, wait_for,
 };
 
 const UNIT: &str = "packaging/systemd/ioreel-record.service";
@@ -168,7 +168,7 @@ pub(crate) fn as_systemd_keeps_it() {
     succeed(Command::new("cp").arg(env!("CARGO_BIN_EXE_ioreel")).arg(&program));
     let listener = UnixDatagram::bind(&socket).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
-    listener.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    listener.set_read_timeout(Some(patience(Duration::from_secs(120)))).unwrap();
     let told = || {
         let mut bytes = [0; 4096];
         let n = listener.recv(&mut bytes).unwrap();

@@ -24,7 +24,7 @@ pub(crate) use away::{
     requests_by_calls_left_out, requests_in_workers, requests_of_a_polled_queue, stores_to_memory, work,
 };
 
-use crate::harness::{describe, finish, ioreel, record, succeed, temp_dir, text, wait_for};
+use crate::harness::{describe, finish, ioreel, patience, record, succeed, temp_dir, text, wait_for};
 
 /// Processes and threads that make calls whose number is known: short ones, ones with the longest paths, forks.
 const WORKLOAD: &str = "
@@ -340,8 +340,8 @@ pub(crate) fn stops_by_others_between_ours() {
     // For a moment it goes on when our own stop ends.
     let stands = || {
         let (mut last, mut since) = (size(), Instant::now());
-        let begun = since;
-        while begun.elapsed() < Duration::from_secs(4) && since.elapsed() < Duration::from_millis(150) {
+        let (begun, enough_to_stand) = (since, patience(Duration::from_secs(4)));
+        while begun.elapsed() < enough_to_stand && since.elapsed() < Duration::from_millis(150) {
             std::thread::sleep(Duration::from_millis(10));
             if size() != last {
                 (last, since) = (size(), Instant::now());
@@ -352,7 +352,7 @@ pub(crate) fn stops_by_others_between_ours() {
     let idle = AtomicBool::new(false);
     let mut undone = Vec::new();
     // Should this fail in between, nobody would tell the busy thread, which the scope waits for.
-    let enough = Instant::now() + Duration::from_secs(120);
+    let enough = Instant::now() + patience(Duration::from_secs(120));
     std::thread::scope(|scope| {
         for i in 0..36 {
             if i == 18 {

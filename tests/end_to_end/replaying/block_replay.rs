@@ -35,7 +35,7 @@ fn touched<'a>(bios: impl Iterator<Item = &'a Bio>) -> BTreeMap<(String, i64), i
 }
 
 fn of_device(reel: &Path, device: &Device) -> Vec<Bio> {
-    let dev = crate::attribution::number(device.whole());
+    let dev = crate::block::attribution::number(device.whole());
     assert_valid(reel).read::<Bio>().unwrap().into_iter().filter(|b| b.dev == dev).collect()
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn the_same_places(fs: Fs) {
         .concat();
         succeed(&mut record(&seen, &["--block-only", "--device", text(disk.path())], &words));
         let asked = assert_valid(&original).read::<Bio>().unwrap();
-        let dev = crate::attribution::number(mount.device_below());
+        let dev = crate::block::attribution::number(mount.device_below());
         let want = touched(asked.iter().filter(|b| b.dev == dev));
         let got = touched(of_device(&seen, &disk).iter());
         assert!(want.keys().any(|(op, _)| op == "write") && want.keys().any(|(op, _)| op == "flush"), "{}", fs.name());

@@ -13,6 +13,7 @@ use std::{
 use super::ring::{
     Cqe, DEFER_TASKRUN, Ring, SINGLE_ISSUER, SQPOLL, Sqe, sqe, with_buffer, with_file_index, with_flags,
 };
+use crate::harness::patience;
 
 const FIXED: u8 = 1;
 const DRAIN: u8 = 2;
@@ -381,8 +382,8 @@ impl Work {
         let (len, far): (u64, i64) = (fs::metadata(path).unwrap().len(), 1 << 24);
         self.ring.submit(&[with_flags(sqe(WRITE, fd, far, a, 10, 0, u[8]), SKIP)], 0);
         self.log.expect(u[8], "write", None, "maybe=10\tstate=unreported");
-        let began = Instant::now();
-        while fs::metadata(path).unwrap().len() < far as u64 + 10 && began.elapsed() < Duration::from_secs(10) {
+        let (began, enough) = (Instant::now(), patience(Duration::from_secs(10)));
+        while fs::metadata(path).unwrap().len() < far as u64 + 10 && began.elapsed() < enough {
             thread::sleep(Duration::from_millis(1));
         }
         fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
