@@ -13,7 +13,7 @@ use std::{
 use clap::ValueEnum;
 use ioreel_replay::{
     Config, Phase, Replay, ReplayError, Report, Slice,
-    contents::data::{DEFAULT_SEED, DataOptions},
+    contents::data::{DataOptions, random_seed},
     plan::{
         edge::{EdgeKind, Kinds, OrderMode},
         store::DEFAULT_MEMORY_BYTES,
@@ -100,9 +100,9 @@ pub(crate) struct Args {
     /// pattern for all writes]
     #[arg(long, value_name = "S", value_parser = share)]
     duplicates: Option<u16>,
-    /// Seed of generated data
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
-    seed: u64,
+    /// Seed of generated data [default: random, shown in the report]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Generate data that depends on file and offset, and check all data read
     #[arg(long)]
     verify: bool,
@@ -284,6 +284,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(target), None) => target,
         _ => anyhow::bail!("--device needs --layer block; to replay on a file system, give a directory with --target"),
     };
+    if args.skip_prepare && args.verify && args.seed.is_none() {
+        anyhow::bail!("--skip-prepare with --verify needs --seed: give the seed that the run which prepared the tree has shown");
+    }
     let config = Config {
         reel: args.reel,
         target,
@@ -296,7 +299,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         roots: args.root,
         maps: args.map,
         data: DataOptions {
-            seed: args.seed,
+            seed: args.seed.map_or_else(random_seed, Ok)?,
             saved_permille: args.compressibility,
             repeated_permille: args.duplicates,
             verify: args.verify,

@@ -38,6 +38,7 @@ pub(super) fn summary(s: &Summary) {
     if s.strayed > 0 {
         out!("also        {} names outside --root, moved or linked across its boundary", s.strayed);
     }
+    out!("seed        {} of the data written", s.seed);
     out!("to prepare  {} names, {} of them files, {}", s.prepare_items, s.prepare_files, bytes(s.prepare_bytes));
     out!(
         "space       {} to prepare, {} written by the workload, {} free",

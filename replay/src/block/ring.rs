@@ -11,7 +11,10 @@ use rustix::fs::FallocateFlags;
 use super::{bios::Kind, device::Device, fit::Place};
 use crate::{
     ReplayError,
-    contents::buffers::{Sink, Source},
+    contents::{
+        buffers::{Sink, Source},
+        data::random_seed,
+    },
 };
 
 /// Bios in flight, at most.
@@ -55,7 +58,7 @@ impl Ring {
             fd: Fd(device.file.as_raw_fd()),
             is_device: device.dev != 0,
             discards_here: false,
-            source: Source::new(1, longest)?,
+            source: Source::new(random_seed()?, longest)?,
             sink: at,
             _sink: sink,
         })

@@ -12,7 +12,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
 };
 
-use crate::ReplayError;
+use crate::{ReplayError, contents::data::mix};
 
 /// Length of the pattern.
 pub const PATTERN_BYTES: usize = 1 << 20;
@@ -21,7 +21,8 @@ pub const MAX_CALL_BYTES: usize = 0x7fff_f000;
 
 /// Pseudo-random bytes without zeros, the same for the same seed.
 pub fn pattern(seed: u64, out: &mut [u8]) {
-    let mut x = seed | 1;
+    // xorshift's state is never zero, and seeds that differ little must lead to different data.
+    let mut x = mix(seed) | 1;
     for chunk in out.chunks_mut(8) {
         // xorshift64*: fast, and no compressor finds a pattern in it.
         x ^= x >> 12;

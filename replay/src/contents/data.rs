@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 
+use rustix::rand::GetRandomFlags;
+
 use crate::{
+    ReplayError,
     contents::fill::Filler,
     reel::input::{NO_ID, Rec},
 };
@@ -21,7 +24,8 @@ const FILL: u8 = 0x2e;
 /// What data is to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOptions {
-    /// Other data for another seed.
+    /// Other data for another seed. A reel from a stranger must not know it: from overlapping writes of bytes that it knows
+    /// it could compose any file.
     pub seed: u64,
     /// What a compressor saves, in thousandths; `None` for as the reel tells.
     pub saved_permille: Option<u16>,
@@ -31,12 +35,18 @@ pub struct DataOptions {
     pub verify: bool,
 }
 
-/// Seed where none is given.
-pub const DEFAULT_SEED: u64 = 1;
+/// A seed that nobody can know before.
+pub fn random_seed() -> Result<u64, ReplayError> {
+    let mut seed = [0; 8];
+    // Eight bytes are given whole (getrandom(2)).
+    rustix::rand::getrandom(&mut seed, GetRandomFlags::empty())
+        .map_err(|source| ReplayError::Io { doing: "drawing a seed", source: source.into() })?;
+    Ok(u64::from_le_bytes(seed))
+}
 
 impl Default for DataOptions {
     fn default() -> Self {
-        Self { seed: DEFAULT_SEED, saved_permille: None, repeated_permille: None, verify: false }
+        Self { seed: 1, saved_permille: None, repeated_permille: None, verify: false }
     }
 }
 
@@ -114,7 +124,7 @@ impl Data {
 
     /// What fills files that are there before.
     pub fn filler(&self) -> Filler {
-        Filler::new(self.look().map(|look| (self.options.seed, look)))
+        Filler::new(self.options.seed, self.look())
     }
 
     /// The key of a file's data.
@@ -155,7 +165,7 @@ pub(crate) fn file_of(r: &Rec) -> Option<i64> {
 }
 
 /// splitmix64's finalizer.
-fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

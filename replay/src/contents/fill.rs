@@ -12,8 +12,8 @@ use crate::contents::{
     data::{Look, make},
 };
 
-/// Seed of what files hold, other than that of what is written.
-const SEED: u64 = 0x1F5_EED;
+/// Makes the pattern of what files hold another than that of what is written.
+const SALT: u64 = 0x1F5_EED;
 /// Made and written at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -21,15 +21,16 @@ const PIECE_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Filler {
     pattern: Vec<u8>,
+    /// The seed, and what made data is to be like.
     made: Option<(u64, Look)>,
 }
 
 impl Filler {
-    /// One pattern without zeros, from different places on; or data that is made, of this seed and look.
-    pub fn new(made: Option<(u64, Look)>) -> Self {
-        let mut data = vec![0; if made.is_some() { PIECE_BYTES } else { PATTERN_BYTES }];
-        pattern(SEED, &mut data);
-        Self { pattern: data, made }
+    /// Data of this seed: with a look, made for each file; else one pattern without zeros, from different places on.
+    pub fn new(seed: u64, look: Option<Look>) -> Self {
+        let mut data = vec![0; if look.is_some() { PIECE_BYTES } else { PATTERN_BYTES }];
+        pattern(seed ^ SALT, &mut data);
+        Self { pattern: data, made: look.map(|look| (seed, look)) }
     }
 
     /// Writes data to a part of a file. The same part of the same file is always the same.

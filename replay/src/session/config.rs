@@ -89,6 +89,8 @@ pub struct Summary {
     pub strayed: i64,
     /// Files prepared, and operations issued, without set-ID bits or attributes that give privileges.
     pub set_ids_left_out: i64,
+    /// Seed of the data that is prepared and written.
+    pub seed: u64,
     /// Files, directories and links to make first.
     pub prepare_items: i64,
     /// Of these, regular files.

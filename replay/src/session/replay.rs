@@ -115,7 +115,7 @@ impl Replay {
         let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
         let none = Preparation::default();
         let to_make = if config.skip_prepare { &none } else { &preparation };
-        let summary = summary_of(&plan, to_make, &target, strayed);
+        let summary = summary_of(config.data.seed, &plan, to_make, &target, strayed);
         check_free_space(&maps, to_make)?;
         check_room(&config, &summary)?;
         Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary })
@@ -244,7 +244,7 @@ fn limit_memory(config: &mut Config) -> Result<Option<MemoryLimit>, ReplayError>
 }
 
 /// What is about to be done.
-fn summary_of(plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64) -> Summary {
+fn summary_of(seed: u64, plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64) -> Summary {
     Summary {
         operations: plan.calls,
         threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
@@ -253,6 +253,7 @@ fn summary_of(plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64)
         strayed,
         set_ids_left_out: plan.set_ids_left_out + plan.begin.set_ids_left_out + to_make.set_ids_left_out,
         implied: plan.implied,
+        seed,
         prepare_items: to_make.items.len() as i64,
         prepare_files: to_make.files().0,
         prepare_bytes: to_make.bytes,
@@ -301,7 +302,7 @@ fn start(
     (target, maps): (&Target, &[Map]),
     privilege: Privilege,
 ) -> Result<Started, ReplayError> {
-    let source = Source::new(1, plan.longest_write_bytes as usize)?;
+    let source = Source::new(config.data.seed, plan.longest_write_bytes as usize)?;
     let manner = Manner {
         clockwork: config.clockwork,
         spin_ns: config.spin_ns,
