@@ -122,7 +122,7 @@ pub(crate) struct Args {
     /// Also restore the target after the last run
     #[arg(long, conflicts_with = "prepare_only")]
     restore: bool,
-    /// Refuse a replay that needs more space than this for tree and writes: 500M, 2G
+    /// Refuse a replay that needs more space than this for tree and writes, and give up one that takes more: 500M, 2G
     #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
     max_bytes: Option<i64>,
     /// Page cache content at the start [default: whatever preparing the tree left there]
@@ -285,7 +285,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => anyhow::bail!("--device needs --layer block; to replay on a file system, give a directory with --target"),
     };
     if args.skip_prepare && args.verify && args.seed.is_none() {
-        anyhow::bail!("--skip-prepare with --verify needs --seed: give the seed that the run which prepared the tree has shown");
+        anyhow::bail!(
+            "--skip-prepare with --verify needs --seed: give the seed that the run which prepared the tree has shown"
+        );
     }
     let config = Config {
         reel: args.reel,

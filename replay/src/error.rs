@@ -115,6 +115,18 @@ pub enum ReplayError {
         /// The value of `--max-bytes`.
         max_bytes: i64,
     },
+    /// The replay took more space than it may.
+    #[error(
+        "{path}: the replay was given up: it would have taken more than {max} on the target's disk, as much as --max-bytes \
+         or the free space allows; the reel understates what it writes, or others filled the disk",
+        path = path.display(), max = mib(*max_bytes)
+    )]
+    SpaceExhausted {
+        /// The reel.
+        path: PathBuf,
+        /// The limit, bytes.
+        max_bytes: i64,
+    },
     /// The memory of this process cannot be limited.
     #[error(
         "--memory-limit: {why}; it needs cgroup2 with the memory controller, and root or a cgroup delegated to this user"

@@ -2,9 +2,15 @@
 //!
 //! Written data is pseudo-random and holds no zero byte, so that no file system keeps it sparse or
 //! compresses it away. One mebibyte of it, mapped over and over, serves writes of any length at
-//! next to no memory. Each thread reads into a mapping of its own, which only takes memory where used.
+//! next to no memory. Each thread reads into a mapping of its own, which only takes memory where used. A read or write of
+//! more than [`WINDOW_BYTES`] is one call over the same memory again and again ([`windows`]).
 
-use std::{io, os::fd::AsFd, ptr};
+use std::{
+    io,
+    os::fd::AsFd,
+    ptr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use rustix::{
     fs::{MemfdFlags, memfd_create},
@@ -18,6 +24,15 @@ use crate::{ReplayError, contents::data::mix};
 pub const PATTERN_BYTES: usize = 1 << 20;
 /// The kernel moves no more than this in one call (`MAX_RW_COUNT`).
 pub const MAX_CALL_BYTES: usize = 0x7fff_f000;
+
+/// Memory of one buffer, at most. Data of longer reads and writes is not generated and not checked.
+pub const WINDOW_BYTES: usize = 16 << 20;
+/// Buffers of all threads together keep no more than about this much between calls.
+const KEPT_BYTES: usize = 256 << 20;
+/// A buffer of this length is kept in any case.
+const SMALL_BYTES: usize = 1 << 20;
+/// Length of all buffers.
+static BUFFERED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Pseudo-random bytes without zeros, the same for the same seed.
 pub fn pattern(seed: u64, out: &mut [u8]) {
@@ -67,6 +82,25 @@ impl Mapping {
         }?;
         Ok(Self { at: at.cast(), len })
     }
+
+    /// The pattern in this file, `copies` times in a row.
+    fn repeated(file: impl AsFd, copies: usize) -> io::Result<Self> {
+        let (len, prot) = (PATTERN_BYTES, ProtFlags::READ);
+        let whole = Self::anonymous(copies * len)?;
+        for i in 0..copies {
+            // SAFETY: each piece replaces a part of the mapping just made, and lies inside it.
+            unsafe {
+                mmap(whole.at.add(i * len).cast(), len, prot, MapFlags::SHARED | MapFlags::FIXED, file.as_fd(), 0)
+            }?;
+        }
+        Ok(whole)
+    }
+}
+
+/// An I/O vector of `len` bytes, each part of which is the window at `base`, or the start of it.
+pub fn windows(base: *mut u8, len: usize) -> Vec<libc::iovec> {
+    let part = |i: usize| libc::iovec { iov_base: base.cast(), iov_len: (len - i * WINDOW_BYTES).min(WINDOW_BYTES) };
+    (0..len.div_ceil(WINDOW_BYTES)).map(part).collect()
 }
 
 /// The data that writes take.
@@ -91,22 +125,8 @@ impl Source {
         // One pattern more, so that writes may begin anywhere in the first.
         let longest = longest.min(MAX_CALL_BYTES);
         let copies = longest.div_ceil(PATTERN_BYTES) + 1;
-        let whole = Mapping::anonymous(copies * PATTERN_BYTES)
+        let whole = Mapping::repeated(&file, copies)
             .map_err(|source| ReplayError::Io { doing: "making data to write", source })?;
-        for i in 0..copies {
-            // SAFETY: each piece replaces a part of the mapping just made, and lies inside it.
-            unsafe {
-                mmap(
-                    whole.at.add(i * PATTERN_BYTES).cast(),
-                    PATTERN_BYTES,
-                    ProtFlags::READ,
-                    MapFlags::SHARED | MapFlags::FIXED,
-                    file.as_fd(),
-                    0,
-                )
-            }
-            .map_err(io)?;
-        }
         Ok(Self { data: whole, longest })
     }
 
@@ -131,11 +151,33 @@ impl Sink {
     /// address space left.
     pub fn at(&mut self, len: usize) -> *mut u8 {
         if self.0.as_ref().is_none_or(|m| m.len < len) {
-            let size = len.max(64 << 10).next_power_of_two();
-            self.0 = None;
-            self.0 = Mapping::anonymous(size).ok();
+            self.unmap();
+            self.0 = Mapping::anonymous(len.max(64 << 10).next_power_of_two()).ok();
+            BUFFERED_BYTES.fetch_add(self.memory_bytes(), Relaxed);
         }
         self.0.as_ref().map_or(ptr::null_mut(), |m| m.at)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |m| m.len)
+    }
+
+    fn unmap(&mut self) {
+        BUFFERED_BYTES.fetch_sub(self.memory_bytes(), Relaxed);
+        self.0 = None;
+    }
+
+    /// Gives large memory back after a call, where many threads have such.
+    pub fn shrink(&mut self) {
+        if self.memory_bytes() > SMALL_BYTES && BUFFERED_BYTES.load(Relaxed) > KEPT_BYTES {
+            self.unmap();
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.unmap();
     }
 }
 
@@ -159,5 +201,16 @@ mod tests {
         let last = unsafe { *s.at(12345, 3 * PATTERN_BYTES + 5).add(3 * PATTERN_BYTES + 4) };
         assert_ne!(last, 0);
         assert!(s.at(12345, 3 * PATTERN_BYTES + 6).is_null());
+    }
+
+    #[test]
+    fn a_long_transfer_is_one_vector_over_the_same_memory() {
+        let mut sink = Sink::default();
+        let base = sink.at(WINDOW_BYTES);
+        let parts = windows(base, 3 * WINDOW_BYTES + 5);
+        let lengths: Vec<usize> = parts.iter().map(|p| p.iov_len).collect();
+        assert_eq!(lengths, [WINDOW_BYTES, WINDOW_BYTES, WINDOW_BYTES, 5]);
+        assert!(parts.iter().all(|p| p.iov_base.cast() == base));
+        assert!(windows(base, MAX_CALL_BYTES).len() <= 1024, "the kernel takes that many");
     }
 }

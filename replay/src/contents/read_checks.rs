@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::{
     Call,
     contents::{
+        buffers::WINDOW_BYTES,
         data::{Data, UNIT_BYTES, file_of},
         slice_contents::InitialData,
     },
@@ -88,6 +89,8 @@ pub(crate) fn change(r: &Rec, ret: i64) -> Option<(i64, Change)> {
     let known = |file: i64| Some(file).filter(|f| *f != NO_ID);
     let cut = |len: i64| Change::Cut { len: len.max(0) };
     match r.call {
+        // Its data is not generated.
+        c if c.writes() && r.len_bytes > WINDOW_BYTES as i64 => file_of(r).map(|file| (file, Change::Foreign)),
         c if c.writes() => {
             let from = r.offset_bytes.max(0);
             file_of(r).map(|file| (file, Change::Wrote { from, to: from.saturating_add(ret) }))
@@ -162,9 +165,13 @@ impl Checks {
         }
     }
 
-    /// A read at the operation's position got `got`.
-    pub(crate) fn read(&self, data: &Data, r: &Rec, got: &[u8]) {
+    /// A read at the operation's position returned `ret` and got `got`, if that could be kept.
+    pub(crate) fn read(&self, data: &Data, (r, ret): (&Rec, i64), got: Option<&[u8]>) {
         let Some(file) = file_of(r) else { return };
+        let Some(got) = got else {
+            self.unchecked.fetch_add(ret, Relaxed);
+            return;
+        };
         let mut expected = vec![0; got.len()];
         data.make(r, file, r.offset_bytes, &mut expected);
         let (mut good, mut holes, mut bad, mut first) = (0, 0, 0, None);

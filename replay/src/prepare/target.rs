@@ -91,6 +91,11 @@ impl Target {
         ))
     }
 
+    /// A descriptor of the directory.
+    pub(crate) fn descriptor(&self) -> Result<OwnedFd, ReplayError> {
+        self.dir.try_clone().map_err(|source| ReplayError::Io { doing: "keeping the target open", source })
+    }
+
     /// Syncs the file system. Returns 0 or -errno.
     pub fn sync(&self) -> i64 {
         syncfs(&self.dir).map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)

@@ -25,13 +25,16 @@ mod top;
 use crate::{
     Call,
     contents::{
-        buffers::{MAX_CALL_BYTES, Sink, Source},
+        buffers::{MAX_CALL_BYTES, Sink, Source, WINDOW_BYTES, windows},
         data::Data,
     },
     model::operands::{BAD_FD, CWD},
     plan::{chunk::Chunk, program::Range},
     reel::input::{NO_ID, NONE, Rec},
-    run::credentials::become_again,
+    run::{
+        credentials::become_again,
+        space::{Space, most_bytes},
+    },
 };
 
 use self::{
@@ -47,6 +50,7 @@ pub struct Issuer<'a> {
     cells: &'a Cells,
     source: &'a Source,
     data: &'a Data,
+    space: &'a Space,
     /// Set modes with their set-ID bits.
     set_ids: bool,
     /// Generated data, and the row of the operation for which it was generated.
@@ -65,8 +69,22 @@ struct OpenHow {
 
 impl<'a> Issuer<'a> {
     /// An issuer for one thread.
-    pub fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, set_ids: bool) -> Self {
-        Self { cells, source, data, set_ids, made: (Sink::default(), None), sink: Sink::default(), iov: Vec::new() }
+    pub(crate) fn new(
+        cells: &'a Cells,
+        (source, data): (&'a Source, &'a Data),
+        space: &'a Space,
+        set_ids: bool,
+    ) -> Self {
+        Self {
+            cells,
+            source,
+            data,
+            space,
+            set_ids,
+            made: (Sink::default(), None),
+            sink: Sink::default(),
+            iov: Vec::new(),
+        }
     }
 
     /// Issues operation `rec` of this piece with the descriptors in these slots. Returns the result or -errno.
@@ -78,6 +96,11 @@ impl<'a> Issuer<'a> {
             return top::stand(dir, r.call == Call::Chdir, || self.issue(chunk, rec, CWD, slot_fd2, new, list));
         }
         let a = Arguments::of(chunk, r, self.cells.fd(slot_fd).into(), self.cells.fd(slot_fd2).into());
+        let mapped_bytes = || self.cells.mapped_bytes(slot_fd as u32);
+        let space = self.space;
+        let Some(_taken) = space.grant(r, most_bytes(r, mapped_bytes, || copies::length_bytes(a.fd))) else {
+            return without_call(-i64::from(libc::ENOSPC));
+        };
         match r.call {
             c if c.reads() || c.writes() => self.transfer(a),
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, a.fd, a.path, new),
@@ -116,6 +139,10 @@ impl<'a> Issuer<'a> {
     /// Reads and writes.
     fn transfer(&mut self, a: Arguments<'_>) -> i64 {
         let Arguments { rec: r, fd, len, offset, .. } = a;
+        // A count of parts that the kernel refuses is passed on below.
+        if len > WINDOW_BYTES as i64 && (0..=1024).contains(&r.aux) {
+            return self.long_transfer(a);
+        }
         match r.call {
             Call::Read => call(libc::SYS_read, [fd, self.sink.at(len as usize) as i64, len, 0, 0, 0]),
             Call::Pread64 => call(libc::SYS_pread64, [fd, self.sink.at(len as usize) as i64, len, offset, 0, 0]),
@@ -168,7 +195,7 @@ impl<'a> Issuer<'a> {
     /// Generates the data that an operation is going to write.
     pub fn make_ready(&mut self, r: &Rec) {
         let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64) as usize;
-        if !self.data.is_made() || !r.call.writes() || len == 0 {
+        if !self.data.is_made() || !r.call.writes() || len == 0 || len > WINDOW_BYTES {
             return;
         }
         let at = self.made.0.at(len);
@@ -186,14 +213,40 @@ impl<'a> Issuer<'a> {
         if self.made.1.take() == Some(r.row) { self.made.0.at(len) } else { self.source.at(r.row, len) }
     }
 
-    /// The `n` bytes that the last read returned.
-    pub fn got(&mut self, n: usize) -> &[u8] {
+    /// The `n` bytes that the last read returned. `None` if memory did not hold them all.
+    pub fn got(&mut self, n: usize) -> Option<&[u8]> {
         let at = self.sink.at(n);
-        if at.is_null() {
-            return &[];
+        if at.is_null() || n > WINDOW_BYTES {
+            return None;
         }
         // SAFETY: the mapping belongs to this thread and has at least this length. The call that wrote it has returned.
-        unsafe { std::slice::from_raw_parts(at, n) }
+        Some(unsafe { std::slice::from_raw_parts(at, n) })
+    }
+
+    /// Gives back memory that the last operation took, where there is much of it.
+    pub fn shrink(&mut self) {
+        self.sink.shrink();
+        self.made.0.shrink();
+    }
+
+    /// A read or write of more than a window, as one call.
+    fn long_transfer(&mut self, a: Arguments<'_>) -> i64 {
+        let Arguments { rec: r, fd, len, offset, .. } = a;
+        let base =
+            if r.call.writes() { self.source.at(r.row, WINDOW_BYTES).cast_mut() } else { self.sink.at(WINDOW_BYTES) };
+        let parts = windows(base, len as usize);
+        let (iov, n) = (parts.as_ptr() as i64, parts.len() as i64);
+        match r.call {
+            Call::Read | Call::Readv => call(libc::SYS_readv, [fd, iov, n, 0, 0, 0]),
+            Call::Write | Call::Writev => call(libc::SYS_writev, [fd, iov, n, 0, 0, 0]),
+            Call::Pread64 | Call::Preadv => call(libc::SYS_preadv, [fd, iov, n, offset, 0, 0]),
+            Call::Pwrite64 | Call::Pwritev => call(libc::SYS_pwritev, [fd, iov, n, offset, 0, 0]),
+            other => {
+                let at = if r.aux2 == 1 { -1 } else { offset };
+                let number = if other == Call::Preadv2 { libc::SYS_preadv2 } else { libc::SYS_pwritev2 };
+                call(number, [fd, iov, n, at, 0, r.flags])
+            }
+        }
     }
 
     fn vector(&mut self, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
@@ -235,14 +288,16 @@ impl<'a> Issuer<'a> {
         let len = r.ret.clamp(0, MAX_CALL_BYTES as i64);
         let (fd, at, position) =
             if writes { (fd2, r.offset2_bytes, r.aux & 2 != 0) } else { (fd, r.offset_bytes, r.aux & 1 != 0) };
-        let data = if writes { self.source.at(r.row, len as usize) as i64 } else { self.sink.at(len as usize) as i64 };
+        let window = (len as usize).min(WINDOW_BYTES);
+        let data = if writes { self.source.at(r.row, window).cast_mut() } else { self.sink.at(window) };
+        let parts = windows(data, len as usize);
         let number = match (writes, position || at == NO_ID) {
-            (false, true) => libc::SYS_read,
-            (false, false) => libc::SYS_pread64,
-            (true, true) => libc::SYS_write,
-            (true, false) => libc::SYS_pwrite64,
+            (false, true) => libc::SYS_readv,
+            (false, false) => libc::SYS_preadv,
+            (true, true) => libc::SYS_writev,
+            (true, false) => libc::SYS_pwritev,
         };
-        call(number, [fd, data, len, at, 0, 0])
+        call(number, [fd, parts.as_ptr() as i64, parts.len() as i64, at, 0, 0])
     }
 
     fn duplicate(&self, r: &Rec, fd: i64, slot_fd: i32, slot_fd2: i32, new: u32) -> i64 {

@@ -5,6 +5,7 @@
 //! * [`engine`] runs a thread's program, [`pace`] computes deadlines, [`threads`] starts the threads;
 //! * `open_initial` and `take_initial_locks` open descriptors and take locks that exist before the first step;
 //! * [`issue`] makes system calls, `rings` submits io_uring and Linux AIO requests;
+//! * `space` limits the disk space that calls take;
 //! * [`progress`] lets steps wait for each other, `load` limits the number in flight, [`outcomes`] stores outcomes.
 //!
 //! May use: `base`, `reel`, `contents`, `model`, `plan`, `prepare`.
@@ -20,5 +21,6 @@ pub mod pace;
 pub(crate) mod pieces;
 pub mod progress;
 pub(crate) mod rings;
+pub(crate) mod space;
 pub(crate) mod take_initial_locks;
 pub mod threads;

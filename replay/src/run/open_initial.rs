@@ -23,13 +23,13 @@ use crate::{
         initial_descriptors::{InitialFile, MapAtStart, OpenAtStart, Unnamed, UnnamedKind},
         program::Plan,
     },
-    run::issue::cells::Cells,
+    run::{issue::cells::Cells, space::Space},
 };
 
 /// Opens and maps everything. The calling thread is inside the target and has a descriptor table of its own. Returns
 /// the descriptors by index in [`Begin::opens`](crate::plan::initial_descriptors::Begin::opens), -1 for none, and a
 /// warning for each that failed.
-pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>, Vec<String>) {
+pub(crate) fn open_all(plan: &Plan, cells: &Cells, (filler, space): (&Filler, &Space)) -> (Vec<i32>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut fds = vec![-1; plan.begin.opens.len()];
     // Files with a name first: creating one without a name takes a name for a moment.
@@ -54,7 +54,12 @@ pub(crate) fn open_all(plan: &Plan, cells: &Cells, filler: &Filler) -> (Vec<i32>
         if opens.is_empty() && maps.is_empty() {
             continue;
         }
-        if let Err(e) = unnamed(plan, u, opens, maps, (cells, filler), &mut fds) {
+        let taken = space.take(plan.begin.unnamed[u].size_bytes);
+        let made = match taken {
+            Some(_) => unnamed(plan, u, opens, maps, (cells, filler), &mut fds),
+            None => Err(io::ErrorKind::StorageFull.into()),
+        };
+        if let Err(e) = made {
             warnings.push(format!("cannot create a nameless file that was open at the start: {e}"));
         }
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use crate::{
     Call,
     contents::{
-        buffers::{MAX_CALL_BYTES, Sink, Source},
+        buffers::{MAX_CALL_BYTES, Sink, Source, WINDOW_BYTES, windows},
         data::Data,
     },
     plan::chunk::Chunk,
@@ -20,7 +20,11 @@ use crate::{
         input::Rec,
         submission::{Via, sqe},
     },
-    run::{engine::Reaped, issue::cells::Cells},
+    run::{
+        engine::Reaped,
+        issue::cells::Cells,
+        space::{Grant, Space, most_bytes},
+    },
 };
 
 use aio::Context;
@@ -41,7 +45,7 @@ enum Keep {
 }
 
 /// A request that was added to a batch.
-struct Ticket {
+struct Ticket<'a> {
     due_ns: i64,
     free_ns: i64,
     /// Time of submission. 0 before.
@@ -51,6 +55,8 @@ struct Ticket {
     /// The memory that it reads into.
     sink: Option<Sink>,
     _keep: Keep,
+    /// The disk space that it may take.
+    _taken: Option<Grant<'a>>,
 }
 
 /// A ring or context.
@@ -85,7 +91,7 @@ impl Buffers<'_> {
         if !r.call.writes() {
             return self.sink(len);
         }
-        if !self.data.is_made() || len == 0 {
+        if !self.data.is_made() || len == 0 || bytes(r) > WINDOW_BYTES {
             return self.source.at(r.row, len).cast_mut();
         }
         let at = self.sink(len);
@@ -99,6 +105,9 @@ impl Buffers<'_> {
     /// The I/O vector of a request, in parts of equal length.
     fn vector(&mut self, r: &Rec) -> Box<[libc::iovec]> {
         let len = bytes(r);
+        if len > WINDOW_BYTES {
+            return windows(self.data(r, WINDOW_BYTES), len).into();
+        }
         let base = self.data(r, len);
         let count = r.aux.clamp(1, 1024) as usize;
         let piece = match len / count {
@@ -122,10 +131,11 @@ fn bytes(r: &Rec) -> usize {
 pub(crate) struct Rings<'a> {
     cells: &'a Cells,
     buffers: Buffers<'a>,
+    space: &'a Space,
     /// Recorded setup flags of the rings.
     ring_flags: &'a HashMap<i64, i64>,
     means: HashMap<(Via, i64), Means>,
-    tickets: HashMap<u32, Ticket>,
+    tickets: HashMap<u32, Ticket<'a>>,
     /// The requests of the current batch, and their ring.
     batch: Vec<u32>,
     on: (Via, i64),
@@ -135,9 +145,15 @@ pub(crate) struct Rings<'a> {
 
 impl<'a> Rings<'a> {
     /// Rings for one thread.
-    pub(crate) fn new(cells: &'a Cells, source: &'a Source, data: &'a Data, ring_flags: &'a HashMap<i64, i64>) -> Self {
+    pub(crate) fn new(
+        cells: &'a Cells,
+        (source, data): (&'a Source, &'a Data),
+        space: &'a Space,
+        ring_flags: &'a HashMap<i64, i64>,
+    ) -> Self {
         Self {
             cells,
+            space,
             ring_flags,
             buffers: Buffers { source, data, free: Vec::new(), taken: None },
             means: HashMap::new(),
@@ -175,21 +191,28 @@ impl<'a> Rings<'a> {
             }
         });
         let (fd, fd2) = (self.cells.fd(fd), self.cells.fd(fd2));
+        // A request that is issued as a call asks for space then.
+        let is_refused = matches!(means, Means::Refused);
+        let taken = if is_refused { None } else { self.space.grant(r, most_bytes(r, || 0, || 0)) };
         let keep = match means {
             Means::Refused => Some(Keep::Nothing),
+            _ if taken.is_none() => Some(Keep::Nothing),
             Means::Uring(ring) => ring.put(chunk, r, (fd, fd2), &mut self.buffers),
             Means::Aio(context) => context.put(r, fd, &mut self.buffers),
         };
         let (done, keep) = match keep {
-            Some(keep) => (None, keep),
+            Some(keep) if is_refused || taken.is_some() => (None, keep),
+            Some(keep) => (Some((now(), -i64::from(libc::ENOSPC))), keep),
             // The queue is full of requests that the kernel does not accept.
             None => (Some((now(), -i64::from(libc::EAGAIN))), Keep::Nothing),
         };
-        if !matches!(means, Means::Refused) && done.is_none() {
+        if !is_refused && done.is_none() {
             self.batch.push(r.row);
         }
-        self.tickets
-            .insert(r.row, Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), _keep: keep });
+        self.tickets.insert(
+            r.row,
+            Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), _keep: keep, _taken: taken },
+        );
     }
 
     /// Submits the batch with one call.
@@ -254,14 +277,19 @@ impl<'a> Rings<'a> {
         }
     }
 
-    /// The `n` bytes that the last reaped read returned.
-    pub(crate) fn got(&mut self, n: usize) -> &[u8] {
+    /// The `n` bytes that the last reaped read returned. `None` if memory did not hold them all.
+    pub(crate) fn got(&mut self, n: usize) -> Option<&[u8]> {
         let at = self.buffers.free.last_mut().map_or(std::ptr::null_mut(), |s| s.at(n));
-        if at.is_null() {
-            return &[];
+        if at.is_null() || n > WINDOW_BYTES {
+            return None;
         }
         // SAFETY: nothing refers to the mapping since its request has ended, and it has at least this length.
-        unsafe { std::slice::from_raw_parts(at, n) }
+        Some(unsafe { std::slice::from_raw_parts(at, n) })
+    }
+
+    /// Gives back memory that the last request took, where there is much of it.
+    pub(crate) fn shrink(&mut self) {
+        self.buffers.free.iter_mut().for_each(Sink::shrink);
     }
 
     /// Closes io_uring rings, which keep files open. Returns why requests were issued as calls. Contexts of Linux AIO
@@ -280,7 +308,7 @@ fn make(via: Via, flags: i64) -> std::io::Result<Means> {
     })
 }
 
-fn ended(tickets: &mut HashMap<u32, Ticket>, row: u32, ret: i64, now_ns: i64) {
+fn ended(tickets: &mut HashMap<u32, Ticket<'_>>, row: u32, ret: i64, now_ns: i64) {
     if let Some(t) = tickets.get_mut(&row) {
         t.done = Some((now_ns, ret));
     }

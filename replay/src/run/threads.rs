@@ -39,6 +39,7 @@ use crate::{
         pieces::{Pieces, Scribe},
         progress::Progress,
         rings::Rings,
+        space::Space,
         take_initial_locks,
     },
 };
@@ -55,6 +56,9 @@ use worker::Worker;
 pub const DEFAULT_SPIN_NS: i64 = 50_000;
 /// Stack size of a replaying thread. Large buffers are not on the stack.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Threads that replay at the same time, at most. Each takes kernel memory, which no limit on this process covers.
+const MOST_THREADS: usize = 4096;
 
 /// How operations are issued.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,7 @@ pub struct World {
     /// Data that is written, and with which reads are compared.
     pub data: Data,
     checks: Option<Checks>,
+    space: Space,
     progress: Progress,
     clockwork: Clockwork,
     spin_ns: i64,
@@ -132,10 +137,11 @@ type Group = Arc<()>;
 
 impl World {
     /// The state of a replay that is ready to start.
-    pub fn new(
+    pub(crate) fn new(
         plan: Plan,
         source: Source,
         (data, prepared): (Data, HashMap<u64, i64>),
+        space: Space,
         manner: Manner,
         privilege: Privilege,
     ) -> Result<Self, ReplayError> {
@@ -153,6 +159,7 @@ impl World {
             source,
             data,
             checks,
+            space,
             clockwork: manner.clockwork,
             spin_ns: manner.spin_ns,
             skip_calls: manner.skip_calls,
@@ -183,7 +190,7 @@ impl World {
     /// Opens and maps what threads have before their first step. Returns warnings. The caller is the thread that will
     /// call [`Self::run`]: it is inside the target and has no open descriptor.
     pub fn begin(&self, filler: &Filler) -> Vec<String> {
-        let (fds, mut warnings) = open_all(&self.plan, &self.cells, filler);
+        let (fds, mut warnings) = open_all(&self.plan, &self.cells, (filler, &self.space));
         if self.plan.from_top {
             warnings.extend(self.cells.open_top().err().map(|e| format!("opening the target's root: {e}")));
         }
@@ -245,6 +252,11 @@ impl World {
         self.checks.as_ref().map(Checks::found)
     }
 
+    /// The limit on disk space that ended the replay.
+    pub fn passed_bytes(&self) -> Option<i64> {
+        self.space.is_exhausted().then(|| self.space.max_bytes())
+    }
+
     /// What went wrong, apart from results.
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
@@ -270,7 +282,18 @@ impl World {
         let shared = self.plan.tasks[task as usize].clone_flags & clone::FILES != 0;
         let group = parent.filter(|_| shared).cloned().unwrap_or_default();
         let is_root = parent.is_none();
-        *self.live.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        {
+            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            if *live >= MOST_THREADS {
+                drop(live);
+                self.warn_once(format!(
+                    "more than {MOST_THREADS} threads would run at once; the operations of those beyond were not issued"
+                ));
+                self.abandon(task);
+                return;
+            }
+            *live += 1;
+        }
         let made = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             world.be_born(task, is_root);
             signal.store(1, SeqCst);
@@ -294,10 +317,11 @@ impl World {
 
     /// Marks a thread that will never run, and its descendants, as ended, so that nothing waits for them.
     fn abandon(&self, task: u32) {
-        self.progress.finish(task);
-        self.load.set(task, None);
-        for child in self.plan.tasks[task as usize].program.spawned() {
-            self.abandon(*child);
+        let mut left = vec![task];
+        while let Some(task) = left.pop() {
+            self.progress.finish(task);
+            self.load.set(task, None);
+            left.extend_from_slice(self.plan.tasks[task as usize].program.spawned());
         }
     }
 
@@ -392,8 +416,9 @@ impl World {
         // it.
         // SAFETY: plain integers.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        let issuer = Issuer::new(&self.cells, &self.source, &self.data, self.plan.set_ids);
-        let rings = Rings::new(&self.cells, &self.source, &self.data, &self.plan.ring_flags);
+        let data = (&self.source, &self.data);
+        let issuer = Issuer::new(&self.cells, data, &self.space, self.plan.set_ids);
+        let rings = Rings::new(&self.cells, data, &self.space, &self.plan.ring_flags);
         let mut worker = Worker { world: &self, task, issuer, rings, pieces: [None, None], group, spun_ns: 0 };
         #[cfg(not(test))]
         let base = run_program(&self.plan, task, self.clockwork, base, &mut worker);

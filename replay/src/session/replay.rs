@@ -20,7 +20,11 @@ use ioreel_traces::{
 use crate::{
     ReplayError,
     base::clock::{self, monotonic_ns},
-    contents::{buffers::Source, data::Data, fill::Filler},
+    contents::{
+        buffers::{Source, WINDOW_BYTES},
+        data::Data,
+        fill::Filler,
+    },
     plan::{planner::PlanOptions, program::Plan},
     prepare::{
         containment::{self, Privilege},
@@ -37,6 +41,7 @@ use crate::{
     run::{
         memory_limit::MemoryLimit,
         pace::Pace,
+        space::Space,
         threads::{Manner, World},
     },
     session::{
@@ -192,6 +197,9 @@ impl Replay {
             DiskActivity::default()
         });
         warnings.extend(world.take_warnings());
+        if let Some(max_bytes) = world.passed_bytes() {
+            return Err(ReplayError::SpaceExhausted { path: config.reel, max_bytes });
+        }
         let mut outcomes = world.take_outcomes()?;
         let ran = Ran {
             summary,
@@ -302,7 +310,7 @@ fn start(
     (target, maps): (&Target, &[Map]),
     privilege: Privilege,
 ) -> Result<Started, ReplayError> {
-    let source = Source::new(config.data.seed, plan.longest_write_bytes as usize)?;
+    let source = Source::new(config.data.seed, (plan.longest_write_bytes as usize).min(WINDOW_BYTES))?;
     let manner = Manner {
         clockwork: config.clockwork,
         spin_ns: config.spin_ns,
@@ -311,7 +319,8 @@ fn start(
     };
     let data = Data::new(config.data, plan.told, plan.keys.files().clone());
     let filler = data.filler();
-    let world = Arc::new(World::new(plan, source, (data, prepared), manner, privilege)?);
+    let space = space_of(config, target, maps)?;
+    let world = Arc::new(World::new(plan, source, (data, prepared), space, manner, privilege)?);
     let (told, phases) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
     let (directory, inner) = (target_paths(target, maps), world.clone());
@@ -337,6 +346,19 @@ fn start(
         })
         .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
     Ok(Started { world, launcher, phases, go, resident })
+}
+
+/// The limit on what calls may take on the disks of the target and of mapped directories: `--max-bytes`, and a part of
+/// the free space stays free in any case.
+fn space_of(config: &Config, target: &Target, maps: &[Map]) -> Result<Space, ReplayError> {
+    if config.dry_run {
+        return Ok(Space::unlimited());
+    }
+    let targets = || maps.iter().map(|m| &m.to).chain([target]);
+    let free_bytes = targets().fold(0, |sum: i64, t| sum.saturating_add(t.free_bytes));
+    let most_bytes = free_bytes - free_bytes / ROOM_MARGIN;
+    let dirs = targets().map(Target::descriptor).collect::<Result<_, _>>()?;
+    Space::limited(dirs, config.max_bytes.unwrap_or(i64::MAX).min(most_bytes))
 }
 
 /// CPU time of this process so far.

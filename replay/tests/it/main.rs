@@ -8,6 +8,7 @@ mod calls;
 mod contained;
 mod data;
 mod files;
+mod limits;
 mod maps;
 mod names;
 mod order;

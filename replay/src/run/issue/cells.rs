@@ -1,6 +1,6 @@
 //! Cells: the real descriptors and addresses behind the slots of a plan.
 
-use std::sync::atomic::{AtomicI32, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::Relaxed};
 
 use super::{direct_counts::DirectCounts, stamp::without_call, syscall::call};
 use crate::{
@@ -17,6 +17,8 @@ pub struct Cells {
     pub maps: Box<[AtomicI64]>,
     /// Lengths of the mappings.
     pub(super) map_bytes: Box<[AtomicI64]>,
+    /// Whether they are private.
+    pub(super) map_is_private: Box<[AtomicBool]>,
     /// Counts of direct I/O that the target refused.
     pub direct: DirectCounts,
     /// Descriptor of the target's root, the same number in every table. -1 if no operation starts there.
@@ -30,6 +32,7 @@ impl Cells {
             fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
             maps: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
             map_bytes: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
+            map_is_private: (0..plan.map_slots).map(|_| AtomicBool::new(false)).collect(),
             direct: DirectCounts::default(),
             top: AtomicI32::new(BAD_FD),
         }

@@ -1,6 +1,6 @@
 //! Calls on two files: copies and clones.
 
-use std::ptr;
+use std::{mem::MaybeUninit, ptr};
 
 use super::syscall::{call, ioctl};
 use crate::{
@@ -11,6 +11,17 @@ use crate::{
 
 /// The ioctl request.
 pub(super) const FICLONERANGE: i64 = 0x4020_940d;
+
+/// Length of a file. 0 if it is not known.
+pub(super) fn length_bytes(fd: i64) -> i64 {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel fills the structure if it returns 0.
+    match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
+        // SAFETY: filled.
+        0 => unsafe { stat.assume_init() }.st_size,
+        _ => 0,
+    }
+}
 
 /// Replays FICLONE and FICLONERANGE. If the target cannot share data, the data is copied, because later operations need
 /// it.

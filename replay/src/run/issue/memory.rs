@@ -6,14 +6,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{cells::Cells, stamp::without_call, syscall::call};
-use crate::{Call, contents::buffers::Sink, reel::input::Rec};
+use crate::{
+    Call,
+    contents::buffers::{Sink, WINDOW_BYTES},
+    reel::input::Rec,
+};
 
 /// Highest advice that is issued (MADV_COLLAPSE). Higher values, such as MADV_HWPOISON, affect pages of the machine.
 const LAST_ADVICE: i64 = 25;
 
 impl Cells {
     /// Length of the mapping in a cell, bytes.
-    fn mapped_bytes(&self, cell: u32) -> i64 {
+    pub(super) fn mapped_bytes(&self, cell: u32) -> i64 {
         self.map_bytes.get(cell as usize).map_or(0, |c| c.load(Relaxed))
     }
 
@@ -23,11 +27,8 @@ impl Cells {
         let flags = (flags & (libc::MAP_SHARED | libc::MAP_PRIVATE)) | libc::MAP_NORESERVE;
         let prot = touchable(prot);
         let ret = call(libc::SYS_mmap, [0, len_bytes, prot.into(), flags.into(), fd.into(), offset_bytes]);
-        if ret > 0
-            && let Some(c) = self.maps.get(cell as usize)
-        {
-            c.store(ret, Relaxed);
-            self.map_bytes[cell as usize].store(len_bytes, Relaxed);
+        if ret > 0 {
+            self.set_map(cell, ret, len_bytes, flags);
         }
         ret.min(0)
     }
@@ -53,22 +54,24 @@ impl Cells {
         let flags = (r.flags as i32 & !unwanted) | libc::MAP_NORESERVE;
         let prot = touchable(r.mode);
         let ret = call(libc::SYS_mmap, [0, r.len_bytes, prot.into(), flags.into(), fd, offset]);
-        if ret > 0 && !self.set_map(new, ret, r.len_bytes) {
+        if ret > 0 && !self.set_map(new, ret, r.len_bytes, flags) {
             call(libc::SYS_munmap, [ret, r.len_bytes, 0, 0, 0, 0]);
         }
         ret
     }
 
-    fn set_map(&self, cell: u32, at: i64, len: i64) -> bool {
+    fn set_map(&self, cell: u32, at: i64, len: i64, flags: i32) -> bool {
         let Some(c) = self.maps.get(cell as usize) else { return false };
         c.store(at, Relaxed);
         self.map_bytes[cell as usize].store(len, Relaxed);
+        self.map_is_private[cell as usize].store(flags & libc::MAP_PRIVATE != 0, Relaxed);
         true
     }
 
     /// Replays a call on part of the mapping in `slot`, or a touch of it.
     pub(super) fn on_mapping(&self, r: &Rec, slot: i32, sink: &mut Sink) -> i64 {
-        let Some(cell) = usize::try_from(slot).ok().and_then(|s| self.maps.get(s)) else {
+        let cell_index = usize::try_from(slot).unwrap_or(usize::MAX);
+        let Some(cell) = self.maps.get(cell_index) else {
             return without_call(-i64::from(libc::EINVAL));
         };
         let base = cell.load(Relaxed);
@@ -85,14 +88,27 @@ impl Cells {
         // Not beyond the pages of the mapping: other mappings follow.
         let room = (whole + 4095) / 4096 * 4096 - from;
         let len = r.len_bytes.clamp(0, room);
+        // Writing to pages of a private mapping changes no file. It would only copy them, to any amount of memory.
+        let writes = if self.map_is_private[cell_index].load(Relaxed) {
+            libc::MADV_POPULATE_READ
+        } else {
+            libc::MADV_POPULATE_WRITE
+        };
         match r.call {
             Call::Msync => call(libc::SYS_msync, [at, len, r.flags, 0, 0, 0]),
             Call::Madvise if !(0..=LAST_ADVICE).contains(&r.flags) => without_call(-i64::from(libc::EINVAL)),
+            Call::Madvise if r.flags == i64::from(libc::MADV_POPULATE_WRITE) => {
+                call(libc::SYS_madvise, [at, len, writes.into(), 0, 0, 0])
+            }
             Call::Madvise => call(libc::SYS_madvise, [at, len, r.flags, 0, 0, 0]),
-            Call::Mincore => call(libc::SYS_mincore, [at, len, sink.at(len as usize / 4096 + 1) as i64, 0, 0, 0]),
+            Call::Mincore => {
+                // A byte a page.
+                let len = len.min((WINDOW_BYTES as i64 - 1) * 4096);
+                call(libc::SYS_mincore, [at, len, sink.at(len as usize / 4096 + 1) as i64, 0, 0, 0])
+            }
             Call::Mremap => self.resize(r, slot as u32, at, whole),
             Call::Fault | Call::MapPages => touch(at, len, libc::MADV_POPULATE_READ),
-            Call::Dirty => touch(at, len, libc::MADV_POPULATE_WRITE),
+            Call::Dirty => touch(at, len, writes),
             _ if from == 0 && len >= whole => self.unmap(slot as u32),
             _ => {
                 // Part of a mapping is replaced with inaccessible memory. The address range stays reserved until the
@@ -107,7 +123,8 @@ impl Cells {
     fn resize(&self, r: &Rec, cell: u32, at: i64, whole: i64) -> i64 {
         let ret = call(libc::SYS_mremap, [at, whole, r.aux2, libc::MREMAP_MAYMOVE.into(), 0, 0]);
         if ret > 0 {
-            self.set_map(cell, ret, r.aux2);
+            self.maps[cell as usize].store(ret, Relaxed);
+            self.map_bytes[cell as usize].store(r.aux2, Relaxed);
         }
         ret
     }

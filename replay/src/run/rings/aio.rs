@@ -5,6 +5,7 @@ use std::{io, ptr};
 use super::{Buffers, Keep, bytes};
 use crate::{
     Call,
+    contents::buffers::WINDOW_BYTES,
     reel::input::{NO_ID, Rec},
 };
 
@@ -73,15 +74,15 @@ impl Context {
         let len = bytes(r);
         let mut keep = Keep::Nothing;
         let (opcode, buffer, len) = match r.call {
-            Call::Pread64 => (PREAD, buffers.data(r, len) as u64, len as u64),
-            Call::Pwrite64 => (PWRITE, buffers.data(r, len) as u64, len as u64),
+            Call::Pread64 if len <= WINDOW_BYTES => (PREAD, buffers.data(r, len) as u64, len as u64),
+            Call::Pwrite64 if len <= WINDOW_BYTES => (PWRITE, buffers.data(r, len) as u64, len as u64),
             Call::Fsync => (FSYNC, 0, 0),
             Call::Fdatasync => (FDSYNC, 0, 0),
             call => {
                 let vector = buffers.vector(r);
                 let (at, count) = (vector.as_ptr() as u64, vector.len() as u64);
                 keep = Keep::Vector(vector);
-                (if call == Call::Preadv { PREADV } else { PWRITEV }, at, count)
+                (if call.reads() { PREADV } else { PWRITEV }, at, count)
             }
         };
         self.queue.push(ControlBlock {

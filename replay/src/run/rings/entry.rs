@@ -11,6 +11,7 @@ use io_uring::{
 use super::{Buffers, Keep, bytes};
 use crate::{
     Call,
+    contents::buffers::WINDOW_BYTES,
     plan::chunk::Chunk,
     reel::{
         input::{NO_ID, NONE, Rec},
@@ -46,13 +47,13 @@ pub(super) fn of(chunk: &Chunk, r: &Rec, files: Files, buffers: &mut Buffers<'_>
     let mut keep = Keep::Nothing;
     let rw_flags = r.flags as i32;
     let entry = match r.call {
-        Call::Read | Call::Pread64 => {
+        Call::Read | Call::Pread64 if len <= WINDOW_BYTES => {
             opcode::Read::new(fd, buffers.data(r, len), len as u32).offset(at).rw_flags(rw_flags).build()
         }
-        Call::Write | Call::Pwrite64 => {
+        Call::Write | Call::Pwrite64 if len <= WINDOW_BYTES => {
             opcode::Write::new(fd, buffers.data(r, len), len as u32).offset(at).rw_flags(rw_flags).build()
         }
-        Call::Readv | Call::Preadv | Call::Writev | Call::Pwritev => {
+        call if call.reads() || call.writes() => {
             let vector = buffers.vector(r);
             let (first, count) = (vector.as_ptr(), vector.len() as u32);
             keep = Keep::Vector(vector);

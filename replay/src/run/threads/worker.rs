@@ -22,6 +22,9 @@ use crate::{
     },
 };
 
+/// How long a thread sleeps without looking whether the replay has been given up.
+const LONGEST_SLEEP_NS: i64 = 1_000_000_000;
+
 /// State of a replaying thread.
 pub(super) struct Worker<'a> {
     pub(super) world: &'a Arc<World>,
@@ -48,7 +51,9 @@ impl Engine for Worker<'_> {
         let due = due_ns.saturating_add(self.world.epoch_ns());
         let wake = due - self.world.spin_ns;
         let mut now = monotonic_ns();
-        while now < wake {
+        while now < wake && !self.world.space.is_exhausted() {
+            // In parts, so that a replay that is given up ends soon.
+            let wake = wake.min(now.saturating_add(LONGEST_SLEEP_NS));
             let at = Timespec { tv_sec: wake.div_euclid(1_000_000_000), tv_nsec: wake.rem_euclid(1_000_000_000) };
             // If a signal interrupts the sleep, the loop sleeps again.
             let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
@@ -73,6 +78,9 @@ impl Engine for Worker<'_> {
     }
 
     fn chunk(&mut self, index: usize) -> Option<Arc<Chunk>> {
+        if self.world.space.is_exhausted() {
+            return None;
+        }
         let piece = self.world.pieces.get(&self.world.plan, self.task, index);
         self.pieces = [self.pieces[1].take(), piece.clone()];
         piece
@@ -113,9 +121,10 @@ impl Engine for Worker<'_> {
                 if let Some(checks) = &self.world.checks {
                     checks.changed(r, reaped.ret);
                     if r.call.reads() && r.regular && reaped.ret > 0 {
-                        checks.read(&self.world.data, r, self.rings.got(reaped.ret as usize));
+                        checks.read(&self.world.data, (r, reaped.ret), self.rings.got(reaped.ret as usize));
                     }
                 }
+                self.rings.shrink();
                 reaped
             }
             Err(due_ns) => {
@@ -146,12 +155,14 @@ impl Engine for Worker<'_> {
     }
 
     fn done(&mut self, chunk: &Chunk, act: &Act, ret: i64) {
-        let (Some(checks), Act::Call { rec, .. }) = (&self.world.checks, *act) else { return };
-        let r = &chunk.recs[rec as usize];
-        checks.changed(r, ret);
-        if r.call.reads() && r.regular && ret > 0 && !self.world.skip_calls {
-            checks.read(&self.world.data, r, self.issuer.got(ret as usize));
+        if let (Some(checks), Act::Call { rec, .. }) = (&self.world.checks, *act) {
+            let r = &chunk.recs[rec as usize];
+            checks.changed(r, ret);
+            if r.call.reads() && r.regular && ret > 0 && !self.world.skip_calls {
+                checks.read(&self.world.data, (r, ret), self.issuer.got(ret as usize));
+            }
         }
+        self.issuer.shrink();
     }
 
     fn called(&mut self) -> Option<Called> {
