@@ -320,23 +320,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         dry_run: args.dry_run,
         memory_bytes: DEFAULT_MEMORY_BYTES,
     };
+    if args.prepare_only { prepare(config, args.json) } else { runs(&config, args.repeat, args.restore, args.json) }
+}
+
+/// Creates the initial tree and syncs it.
+fn prepare(config: Config, json: bool) -> anyhow::Result<ExitCode> {
     let mut bar = Bar::default();
-    if args.prepare_only {
-        let replay = Replay::plan(config)?;
-        if args.json {
-            print_json(&replay.summary)?;
-        } else {
-            print::summary(&replay.summary);
-        }
-        let prepared = replay.prepare(|phase| bar.show(phase))?;
-        bar.clear();
-        if let Some(layout) = prepared.layout.filter(|_| !args.json) {
-            print::layout(&layout);
-        }
-        prepared.warnings.iter().for_each(|w| tell!("ioreel: {w}"));
-        return Ok(ExitCode::SUCCESS);
+    let replay = Replay::plan(config)?;
+    if json {
+        print_json(&replay.summary)?;
+    } else {
+        print::summary(&replay.summary);
     }
-    runs(&config, args.repeat, args.restore, args.json)
+    let prepared = replay.prepare(|phase| bar.show(phase))?;
+    bar.clear();
+    if let Some(layout) = prepared.layout.filter(|_| !json) {
+        print::layout(&layout);
+    }
+    prepared.warnings.iter().for_each(|w| tell!("ioreel: {w}"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Replays `times` times, each time from the same state.

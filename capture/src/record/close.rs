@@ -89,20 +89,7 @@ pub(super) fn close(
     ledger::places(&mut manifest, &assembler, &closing.mounts);
     manifest.probes = session.probes();
     manifest.warnings.extend(session.warnings.iter().cloned());
-    for (dev, why) in &assembler.blocks.layouts.unreadable {
-        let remedy = match why.kind() {
-            std::io::ErrorKind::TimedOut => "record again when it answers",
-            std::io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-                "run as root or as a member of group disk"
-            }
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => "give this container the device",
-            _ => "see the kernel log (dmesg)",
-        };
-        manifest.warnings.push(format!(
-            "{}: cannot read the device ({why}), so journal, tables and bitmaps are classified less exactly; {remedy}",
-            host::device(*dev).name
-        ));
-    }
+    warn_of_unread_devices(&mut manifest, &assembler);
     if assembler.stood_together > 0 {
         manifest.warnings.push(format!(
             "{} tasks shared their working directory and umask, but not their descriptors, when the recording began (clone with CLONE_FS); a later change is recorded for only one of them; record them from their start",
@@ -130,6 +117,23 @@ pub(super) fn close(
         }
     };
     Ok((manifest, error.map(CaptureError::Reel)))
+}
+
+fn warn_of_unread_devices(manifest: &mut Manifest, assembler: &Assembler) {
+    for (dev, why) in &assembler.blocks.layouts.unreadable {
+        let remedy = match why.kind() {
+            std::io::ErrorKind::TimedOut => "record again when it answers",
+            std::io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+                "run as root or as a member of group disk"
+            }
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => "give this container the device",
+            _ => "see the kernel log (dmesg)",
+        };
+        manifest.warnings.push(format!(
+            "{}: cannot read the device ({why}), so journal, tables and bitmaps are classified less exactly; {remedy}",
+            host::device(*dev).name
+        ));
+    }
 }
 
 fn warn_of_own_device(config: &Config, manifest: &mut Manifest, assembler: &Assembler) {

@@ -18,6 +18,8 @@ use crate::{
 };
 
 /// Adds the tests of this folder.
+///
+/// Long because it is a list.
 pub(crate) fn add_to(list: &mut Tests) {
     tests! { list on &Fs::RECORDED => life::few_capabilities_on }
     if refusals::may_lock_down() {

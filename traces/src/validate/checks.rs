@@ -118,7 +118,9 @@ impl Known {
     }
 }
 
-/// Checks a batch of `table`. Long, because it has one arm per table.
+/// Checks a batch of `table`.
+///
+/// Long because it has one arm per table.
 pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<(), String> {
     match table {
         "tasks" if known.parents_pass => references(batch, place, "parent", "tasks", &mut known.tasks),
