@@ -9,7 +9,6 @@ use std::{
     ffi::CString,
     fs, io,
     os::fd::{AsFd, OwnedFd},
-    path::Path,
     sync::OnceLock,
 };
 
@@ -29,7 +28,7 @@ use crate::{
     base::ids::{Words, system_call, take_on},
     model::credentials::Credentials,
     plan::program::Plan,
-    prepare::path_map::Place,
+    prepare::{directory::Directory, path_map::Place},
 };
 
 fn refused(doing: &'static str) -> impl Fn(Errno) -> ReplayError {
@@ -76,15 +75,15 @@ pub fn acquire() -> Result<Privilege, ReplayError> {
 
 /// Makes `target` the root directory of the calling thread, with the mapped directories mounted and nothing else
 /// reachable. Threads that it creates are inside, too.
-pub fn enter(target: &Path, maps: &[Place]) -> Result<(), ReplayError> {
+pub fn enter(target: &Directory, maps: &[Place]) -> Result<(), ReplayError> {
     // SAFETY: the thread gets its own descriptor table and fs context, and uses no descriptor of another thread
     // afterwards.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS | UnshareFlags::FILES) }
         .map_err(refused("making a mount namespace"))?;
     // Directories are held by descriptors from here on, because the root may change.
-    let find = |path: &Path| {
-        open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(refused("finding the target"))
+    let find = |directory: &Directory| {
+        let source = |source| ReplayError::Contain { doing: "finding the target again", source };
+        directory.open(OFlags::PATH).map_err(source)
     };
     let at = find(target)?;
     let mut others = Vec::new();

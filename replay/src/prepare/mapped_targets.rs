@@ -1,12 +1,11 @@
 //! Operations on the target together with the directories of `--map`.
 
-use std::path::PathBuf;
-
 use ioreel_traces::Reel;
 
 use crate::{
     ReplayError,
     prepare::{
+        directory::Directory,
         page_cache::CacheStart,
         path_map::{Map, Place, map_of},
         target::{Target, drop_caches},
@@ -14,11 +13,11 @@ use crate::{
     },
 };
 
-/// Path of the target, and mount points of mapped directories.
-pub(crate) type TargetPaths = (PathBuf, Vec<Place>);
+/// The target, and the places of mapped directories.
+pub(crate) type TargetPaths = (Directory, Vec<Place>);
 
 pub(crate) fn target_paths(target: &Target, maps: &[Map]) -> TargetPaths {
-    (target.path.clone(), maps.iter().map(|m| (m.from.clone(), m.to.path.clone())).collect())
+    (target.directory.clone(), maps.iter().map(|m| (m.from.clone(), m.to.directory.clone())).collect())
 }
 
 /// Syncs the file systems of all. Returns 0 or -errno.
@@ -53,7 +52,7 @@ pub(crate) fn check_free_space(maps: &[Map], preparation: &Preparation) -> Resul
         let bytes = preparation.items.iter().filter(mine).fold(0, |sum: i64, i| sum.saturating_add(i.bytes()));
         if bytes > map.to.free_bytes {
             return Err(ReplayError::NoRoom {
-                path: map.to.path.clone(),
+                path: map.to.directory.path.clone(),
                 needed_bytes: bytes,
                 prepare_bytes: bytes,
                 growth_bytes: 0,

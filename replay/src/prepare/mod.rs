@@ -12,6 +12,7 @@
 //! May use: `base`, `reel`, `contents`, `model`, `plan`.
 
 pub mod containment;
+pub mod directory;
 pub(crate) mod inside_reel;
 pub mod layout;
 pub(crate) mod mapped_targets;

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     ReplayError,
-    prepare::target::{Target, inside},
+    prepare::{
+        directory::Directory,
+        target::{Target, inside},
+    },
 };
 
 /// A mapped directory.
@@ -19,8 +22,8 @@ pub struct Map {
     pub to: Target,
 }
 
-/// Mount point inside the target, and path of the mapped directory.
-pub type Place = (Vec<u8>, PathBuf);
+/// Mount point inside the target, and the mapped directory.
+pub type Place = (Vec<u8>, Directory);
 
 fn refused(from: &Path, to: &Path, why: &'static str) -> ReplayError {
     ReplayError::Map { from: from.into(), to: to.into(), why }
@@ -49,14 +52,15 @@ pub(crate) fn open_maps(
             return Err(refused(from, to, "nothing under /proc, /sys and /dev is replayed, except /dev/shm"));
         }
         let open = Target::open(to, force)?;
-        if open.path == target.path || target.path.starts_with(&open.path) {
+        if target.directory.path.starts_with(&open.directory.path) {
             return Err(refused(from, to, "TO contains the target"));
         }
         for other in &maps {
             if other.from == place {
                 return Err(refused(from, to, "mapped twice"));
             }
-            if open.path.starts_with(&other.to.path) || other.to.path.starts_with(&open.path) {
+            let (one, two) = (&open.directory.path, &other.to.directory.path);
+            if one.starts_with(two) || two.starts_with(one) {
                 return Err(refused(from, to, "TO is inside another mapped directory, or contains one"));
             }
         }
@@ -78,5 +82,5 @@ pub(crate) fn map_of<'a>(maps: &'a [Map], path: &[u8]) -> Option<&'a Map> {
 /// Paths, inside the target, of mapped directories that lie in the target. What exists there does not belong to the
 /// target's tree.
 pub(crate) fn hidden(maps: &[Place], target: &Path) -> Vec<Vec<u8>> {
-    maps.iter().filter_map(|(_, to)| inside(target, to)).collect()
+    maps.iter().filter_map(|(_, to)| inside(target, &to.path)).collect()
 }

@@ -29,6 +29,7 @@ use crate::{
     model::attributes::Attributes,
     prepare::{
         containment,
+        directory::Directory,
         path_map::{Place, hidden},
         tree::{Item, ItemKind, make_one, set_mtime},
     },
@@ -71,7 +72,7 @@ struct Kept {
     items: Vec<Item>,
     prints: Vec<Option<Print>>,
     filler: Filler,
-    target: PathBuf,
+    target: Directory,
     maps: Vec<Place>,
 }
 
@@ -86,7 +87,7 @@ fn look(path: &[u8]) -> Option<Stat> {
 impl Memory {
     /// Notes the state. Must be called inside the target, after all items are created. On return, any later change can
     /// be detected.
-    pub(crate) fn remember(&self, items: &[Item], filler: Filler, (target, maps): &(PathBuf, Vec<Place>)) {
+    pub(crate) fn remember(&self, items: &[Item], filler: Filler, (target, maps): &(Directory, Vec<Place>)) {
         thread::sleep(TICK);
         let prints = items.iter().map(|i| look(&i.path).map(|s| Print::of(&s))).collect();
         let kept = Kept { items: items.to_vec(), prints, filler, target: target.clone(), maps: maps.clone() };
@@ -199,7 +200,7 @@ impl Kept {
     /// Removes what was not prepared, and what is of another kind than prepared.
     fn sweep(&self, done: &mut Restored, failed: &mut Vec<String>) {
         let wanted: HashMap<&[u8], &ItemKind> = self.items.iter().map(|i| (i.path.as_slice(), &i.what)).collect();
-        let hidden = hidden(&self.maps, &self.target);
+        let hidden = hidden(&self.maps, &self.target.path);
         let places: Vec<&Vec<u8>> = self.maps.iter().map(|(from, _)| from).chain(&hidden).collect();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut path = Vec::new();

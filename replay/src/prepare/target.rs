@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::ReplayError;
+use crate::{ReplayError, prepare::directory::Directory};
 
 /// An open target.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub struct Target {
     dir: OwnedFd,
     /// Attributes when it was opened.
     stat: Stat,
-    /// Path without symbolic links, for mounting.
-    pub path: PathBuf,
+    /// Where it is found again, for mounting.
+    pub directory: Directory,
     /// Its mount.
     pub mount: Mount,
     /// Free space for this user, bytes.
@@ -69,7 +69,8 @@ impl Target {
         let mut mount = mount_of(path, stat.st_dev).unwrap_or_default();
         mount.total_bytes = bytes(space.f_blocks);
         mount.free_bytes = bytes(space.f_bavail);
-        Ok(Self { free_bytes: mount.free_bytes, mount, path: resolved, dir, stat })
+        let directory = Directory::of(resolved, &dir).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { free_bytes: mount.free_bytes, mount, directory, dir, stat })
     }
 
     /// Restores mode and owner of the directory as of its opening. Operations on it are not planned, but may reach it
@@ -87,7 +88,7 @@ impl Target {
         let how = restored.map_or_else(|e| format!("could not be restored: {e}"), |()| "have been restored".into());
         Some(format!(
             "{}: the replay changed the mode or owner of the target directory; they {how}",
-            self.path.display()
+            self.directory.path.display()
         ))
     }
 

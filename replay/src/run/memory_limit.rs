@@ -155,7 +155,7 @@ mod tests {
         control(dir.path(), "hugetlb", "");
         control(own.parent().unwrap(), "cpu", "");
         let why = MemoryLimit::below(dir.path(), own.clone(), 1 << 30).unwrap_err();
-        assert!(why.contains("memory is not controlled"), "{why}");
+        assert!(why.contains("memory controller is not available"), "{why}");
         control(own.parent().unwrap(), "cpu memory", "cpu memory");
         let limit = MemoryLimit::below(dir.path(), own.clone(), 1 << 30).unwrap();
         assert_eq!(limit.dir.parent(), own.parent());

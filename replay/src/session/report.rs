@@ -57,7 +57,7 @@ pub(super) fn report(
     } else {
         end_state::check(
             &world.plan,
-            &target.path,
+            &target.directory,
             &target_paths(target, maps).1,
             !config.force && !config.skip_prepare,
         )

@@ -3,16 +3,18 @@
 use std::{
     collections::{BTreeMap, HashMap},
     os::fd::OwnedFd,
-    path::Path,
 };
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use serde::Serialize;
 
 use crate::{
     model::names::{Kind, NO_NODE, NodeId, ROOT, State},
     plan::program::Plan,
-    prepare::path_map::{Place, hidden},
+    prepare::{
+        directory::Directory,
+        path_map::{Place, hidden},
+    },
 };
 
 /// Number of differing names kept as examples.
@@ -90,11 +92,10 @@ struct Level {
 
 /// Compares the tree below `target`, and the directories that `maps` moves elsewhere. `exclusive`: the target was empty
 /// before the replay, so a name that the plan does not know counts as a difference.
-pub fn check(plan: &Plan, target: &Path, maps: &[Place], exclusive: bool) -> std::io::Result<TreeCheck> {
+pub fn check(plan: &Plan, target: &Directory, maps: &[Place], exclusive: bool) -> std::io::Result<TreeCheck> {
     let mut walk = Walk::new(plan, maps, exclusive);
-    walk.hidden = hidden(maps, target);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = openat(CWD, target, flags, Mode::empty())?;
+    walk.hidden = hidden(maps, &target.path);
+    let root = target.open(OFlags::RDONLY)?;
     let mut path = Vec::new();
     let mut levels = vec![walk.level(root, ROOT, b"")?];
     while let Some(level) = levels.last_mut() {
@@ -203,7 +204,7 @@ impl<'a> Walk<'a> {
         self.names += 1;
         let mapped = self.maps.iter().find(|(from, _)| from == path).map(|(_, to)| to);
         let stat = match mapped {
-            Some(to) => statat(CWD, to, AtFlags::empty()).ok(),
+            Some(to) => to.open(OFlags::PATH).ok().and_then(|dir| fstat(dir).ok()),
             None => statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok(),
         };
         let found = stat.as_ref().map(|s| self.found(level, name, s));
@@ -243,7 +244,7 @@ impl<'a> Walk<'a> {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match mapped {
-            Some(to) => openat(CWD, to, flags, Mode::empty()).ok(),
+            Some(to) => to.open(flags).ok(),
             None => openat(&level.fd, name, flags, Mode::empty()).ok(),
         }
     }

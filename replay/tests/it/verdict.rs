@@ -241,7 +241,9 @@ fn a_tree_that_differs_turns_it() {
     // A later change of the tree by something else is found.
     let input = Input::read(&Reel::open(&reel).unwrap()).unwrap();
     let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
-    let look = || ioreel_replay::verdict::end_state::check(&plan, &target, &[], true).unwrap();
+    let directory = ioreel_replay::prepare::directory::Directory::of(target.clone(), fs::File::open(&target).unwrap());
+    let directory = directory.unwrap();
+    let look = || ioreel_replay::verdict::end_state::check(&plan, &directory, &[], true).unwrap();
     assert_eq!(look().full_digest, tree.full_digest);
     fs::write(target.join("w/f"), "short").unwrap();
     assert_eq!(look().differing, 2, "{:#?}", look());
