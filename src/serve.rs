@@ -23,8 +23,8 @@ pub(crate) struct Args {
 }
 
 const NOTES: &str = "\
-Prints the URL and serves until interrupted. There is no password.
-/window.json?from_ns=&to_ns=&dev=&from_bytes=&to_bytes=&limit= lists single events as JSON (schema ioreel.window/1,
+Prints the URL and serves until interrupted. The URL contains a random token; without it, every request is refused.
+URL/window.json?from_ns=&to_ns=&dev=&from_bytes=&to_bytes=&limit= lists single events as JSON (schema ioreel.window/1,
 docs/json.md).";
 
 /// Runs `ioreel serve`.
@@ -34,11 +34,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let address = server.address().context("reading the listening address")?;
     if !address.ip().is_loopback() {
         tell!(
-            "ioreel: warning: anyone who can reach {address} can read this reel; use --address 127.0.0.1:{} to restrict it to this machine",
+            "ioreel: warning: anyone who knows the address can read this reel, and the connection is not encrypted; use --address 127.0.0.1:{} to restrict it to this machine",
             address.port()
         );
     }
-    out!("http://{address}/");
+    out!("http://{address}{}", server.path());
     server.run();
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 8 * 1024;
 /// Maximum number of header lines.
 const MOST_HEADERS: usize = 64;
 /// Time limit for the whole request, so that slow senders cannot block a connection.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,20 @@ pub(super) struct Request {
     pub(super) path: String,
     /// The query: names and values in order.
     pub(super) query: Vec<(String, String)>,
+}
+
+impl Request {
+    /// The request without the token that its path must begin with.
+    pub(super) fn under(mut self, token: &str) -> Result<Self, Refused> {
+        let (first, rest) = self.path[1..].split_once('/').unwrap_or((&self.path[1..], ""));
+        // All bytes are compared: the time tells nothing of how many are right.
+        let differ = first.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+        if first.len() != token.len() || differ != 0 {
+            return Err(Refused { status: 403, why: "use the address that `ioreel serve` printed" });
+        }
+        self.path = format!("/{rest}");
+        Ok(self)
+    }
 }
 
 /// A refused request.
