@@ -65,7 +65,8 @@ impl Columns {
         if self.is_empty() {
             return;
         }
-        out!("\n{}", bold(title));
+        out!();
+        out!("{}", bold(title));
         self.lines().iter().for_each(|l| out!("{l}"));
     }
 }

@@ -43,8 +43,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
     if !args.json {
+        out!();
         out!(
-            "\n{}",
+            "{}",
             if works { "Recording works here." } else { "Recording does not work here; all other commands do." }
         );
     }

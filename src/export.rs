@@ -50,6 +50,13 @@ enum Format {
         /// Log version: 3 has a timestamp per line (fio 3.31 and later), 2 has waits
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=3))]
         log_version: u32,
+        /// Folder that the log names files in: /a/b becomes DIR/a/b. fio writes there [default: FILE with the extension
+        /// .files]
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// Replace recorded block device OLD by NEW, which fio writes to; repeatable. Other devices are left out
+        #[arg(long, value_name = "OLD=NEW", value_parser = device_pair)]
+        device_map: Vec<(String, PathBuf)>,
     },
     /// Perfetto trace: calls per thread, requests per disk, flows between them, rates
     Perfetto {
@@ -101,8 +108,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let more = if made.files.len() > 1 { format!(" … ({} files)", made.files.len()) } else { String::new() };
             out!("{first}{more}: {} records", count(made.records.max(0) as u64));
         }
-        Format::Fio { output, log_version } => {
-            let made = export::fio::export(&reel, &output, log_version)?;
+        Format::Fio { output, log_version, root, device_map } => {
+            let options =
+                export::fio::Options { version: log_version, root, devices: device_map.into_iter().collect() };
+            let made = export::fio::export(&reel, &output, &options)?;
+            tell!(
+                "ioreel: warning: fio overwrites what the log names: files below {}; put copies of the recorded files there",
+                made.root.display()
+            );
+            for device in &made.devices {
+                tell!("ioreel: warning: fio overwrites the device {}", device.display());
+            }
             for (why, n) in &made.left_out {
                 tell!("ioreel: note: {} operations not exported: {why}", count((*n).max(0) as u64));
             }
@@ -131,6 +147,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Format::Jsonl(args) => write_table(&reel, &args, export::table::Form::JsonLines)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses OLD=NEW.
+fn device_pair(text: &str) -> Result<(String, PathBuf), String> {
+    let (old, new) = text.split_once('=').ok_or("expected OLD=NEW, for example /dev/sda=/dev/loop7")?;
+    if old.is_empty() || !new.starts_with('/') {
+        return Err("expected OLD=NEW, where NEW is an absolute path".into());
+    }
+    Ok((old.into(), new.into()))
 }
 
 fn write_table(reel: &Reel, args: &TableArgs, form: export::table::Form) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! `ioreel info`: a summary of a reel.
 
-use crate::output::{one_line, out, print_json};
+use crate::output::{is_harmful, one_line, out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_analyze::{
@@ -122,7 +122,8 @@ fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
     print_processes(s);
     print_ledger(s);
     for w in &s.warnings {
-        out!("\n{} {}", bold("Warning:"), one_line(w));
+        out!();
+        out!("{} {}", bold("Warning:"), one_line(w));
     }
 }
 
@@ -262,7 +263,7 @@ fn shown_command(argv: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%^".contains(c);
     let quoted = |w: &String| match w {
         w if !w.is_empty() && w.chars().all(plain) => w.clone(),
-        w if w.chars().any(char::is_control) => format!("$'{}'", w.escape_debug().to_string().replace("\\\"", "\"")),
+        w if w.chars().any(is_harmful) => format!("$'{}'", w.escape_debug().to_string().replace("\\\"", "\"")),
         w => format!("'{}'", w.replace('\'', "'\\''")),
     };
     let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
@@ -358,7 +359,9 @@ fn print_operations(s: &Summary) {
 
 fn print_block(reel: &Reel, s: &Summary) {
     if s.devices.is_empty() {
-        out!("\n{}\n  none recorded", bold("Block requests"));
+        out!();
+        out!("{}", bold("Block requests"));
+        out!("  none recorded");
         return;
     }
     let mut t = Columns::new(&[

@@ -12,7 +12,10 @@ impl Log for Stderr {
     fn log(&self, record: &Record<'_>) {
         match record.level() {
             Level::Warn | Level::Error => tell!("ioreel: {}", record.args()),
-            level => tell!("ioreel: {}: {}", level.as_str().to_lowercase(), record.args()),
+            // The kernel's verifier has much to say.
+            level => record.args().to_string().lines().for_each(|line| {
+                tell!("ioreel: {}: {line}", level.as_str().to_lowercase());
+            }),
         }
     }
     fn flush(&self) {}

@@ -1,22 +1,27 @@
-//! Printing that never panics. A failed write to standard output (a full disk) is reported on one line and ends the
+//! Printing that never panics, and that no name or word of a reel can disturb: each call prints one line, and characters
+//! that would end the line, control the terminal or turn the direction of writing are replaced.
+//! A failed write to standard output (a full disk) is reported on one line and ends the
 //! program. A failed write to standard error is ignored.
 
 use std::{
     fmt::Arguments,
     io::{IsTerminal, Write, stderr, stdout},
+    path::Path,
     process::exit,
 };
 
 use anyhow::Context;
 
+use ioreel_traces::private::Output;
+pub(crate) use ioreel_traces::text::is_harmful;
 use serde::Serialize;
 
 /// Escape codes that [`bold`](crate::columns::bold) and [`dim`](crate::columns::dim) use.
 const STYLES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
 
-/// Prints text on standard output; ends the program with status 1 if that fails.
+/// Prints one line on standard output; ends the program with status 1 if that fails.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
-    as_it_is(&harmless(&text.to_string()));
+    as_it_is(&styled_line(&text.to_string()));
 }
 
 /// Prints JSON on standard output, with control characters escaped.
@@ -26,7 +31,7 @@ pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
     for c in text.chars() {
         match c {
             '\n' => out.push(c),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if is_harmful(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
@@ -42,22 +47,28 @@ pub(crate) fn as_it_is(text: &str) {
     }
 }
 
-/// Prints text on standard error; failures are ignored.
+/// Prints one line on standard error; failures are ignored.
 pub(crate) fn to_stderr(text: Arguments<'_>) {
-    let _ = writeln!(stderr().lock(), "{}", harmless(&text.to_string()));
+    let _ = writeln!(stderr().lock(), "{}", one_line(&text.to_string()));
 }
 
-/// A foreign name on one line, with control characters replaced.
+/// Writes a file that only its owner may read, whole or not at all.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut output = Output::replace(path)?;
+    output.write_all(bytes)?;
+    output.keep()
+}
+
+/// Text on one line, with harmful characters replaced.
 pub(crate) fn one_line(name: &str) -> String {
-    name.replace(char::is_control, "\u{FFFD}")
+    name.replace(is_harmful, "\u{FFFD}")
 }
 
-/// Text with control characters replaced, except line breaks, tabs and our own styles: an error may contain foreign
-/// names.
-fn harmless(text: &str) -> String {
+/// The same, except our own styles on a terminal.
+fn styled_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+    while let Some(at) = rest.find(is_harmful) {
         let (before, from) = rest.split_at(at);
         let own = STYLES.iter().find(|s| from.starts_with(**s)).filter(|_| stdout().is_terminal());
         let (shown, len) =
@@ -90,6 +101,7 @@ mod tests {
     #[test]
     fn names_do_nothing_to_a_terminal() {
         assert_eq!(one_line("a\x1b]0;x\x07\nb\u{9b}2Jé"), "a\u{FFFD}]0;x\u{FFFD}\u{FFFD}b\u{FFFD}2Jé");
-        assert_eq!(harmless("a line\n\tand \x1b[2Janother\x7f"), "a line\n\tand \u{FFFD}[2Janother\u{FFFD}");
+        assert_eq!(styled_line("a line\nand \x1b[2Janother\x7f"), "a line\u{FFFD}and \u{FFFD}[2Janother\u{FFFD}");
+        assert_eq!(one_line("invoice\u{202e}fdp.sh"), "invoice\u{FFFD}fdp.sh");
     }
 }

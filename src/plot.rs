@@ -1,8 +1,7 @@
 //! `ioreel plot`: draws reels.
 
-use crate::output::{as_it_is, tell};
+use crate::output::{as_it_is, tell, write_private};
 use std::{
-    fs,
     io::IsTerminal,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -143,10 +142,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let picture = plot(&reels, &options)?;
     let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
-    fs::write(&output, bytes)
-        // A partial picture is worse than none.
-        .inspect_err(|_| _ = fs::remove_file(&output))
-        .with_context(|| format!("{}: writing the picture", output.display()))?;
+    write_private(&output, &bytes).with_context(|| format!("{}: writing the picture", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

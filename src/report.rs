@@ -1,10 +1,12 @@
 //! `ioreel report`: an HTML report in one file.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use ioreel_traces::Reel;
 use ioreel_visualize::{ReportOptions, report};
+
+use crate::output::write_private;
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -33,9 +35,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let reel = Reel::open(&args.reel)?;
     let page = report(&reel, &ReportOptions { title: args.title, ..ReportOptions::default() })?;
-    fs::write(&args.output, page)
-        // A partial report is worse than none.
-        .inspect_err(|_| _ = fs::remove_file(&args.output))
+    write_private(&args.output, page.as_bytes())
         .with_context(|| format!("{}: writing the report", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -98,16 +98,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     print(&groups, &comparison);
     for one in groups.iter().flatten() {
         if let Some(records) = one.stats.stages_not_told {
+            out!();
             out!(
-                "\n  {}: Q2G, G2I and I2D not computed: the trace has {} records, the limit is {}",
+                "  {}: Q2G, G2I and I2D not computed: the trace has {} records, the limit is {}",
                 one.reel,
                 count(records.unsigned_abs()),
                 count(MOST_ACTIONS.unsigned_abs())
             );
         }
         if one.stats.requests_not_told > 0 {
+            out!();
             out!(
-                "\n  {}: {} requests not shown: they belong to devices beyond the first {MOST_DEVICES}",
+                "  {}: {} requests not shown: they belong to devices beyond the first {MOST_DEVICES}",
                 one.reel,
                 count(one.stats.requests_not_told)
             );
@@ -290,8 +292,9 @@ fn print_lists(path: &PathBuf, s: &Stats) -> anyhow::Result<()> {
     }
     t.print("Files written by several threads");
     if s.layout.left_out + s.readahead.left_out > 0 {
+        out!();
         out!(
-            "\n  not counted: {} bios of fragmented files, {} pages of mapped files",
+            "  not counted: {} bios of fragmented files, {} pages of mapped files",
             count(s.layout.left_out),
             count(s.readahead.left_out)
         );

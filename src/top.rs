@@ -208,7 +208,8 @@ fn print(view: &View, sort: Sort, lines: usize) {
         table.print(title);
     }
     if view.lost > 0 {
-        out!("\n{} events were lost; the numbers are too low", count(view.lost));
+        out!();
+        out!("{} events were lost; the numbers are too low", count(view.lost));
     }
 }
 

@@ -26,7 +26,10 @@ use ratatui::{
     text::Line,
 };
 
-use crate::plot::{Colors, Theme, colors};
+use crate::{
+    output::one_line,
+    plot::{Colors, Theme, colors},
+};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -200,7 +203,7 @@ fn draw(frame: &mut Frame<'_>, shown: Option<&Made>, state: &State, reading: boo
                 }
             }
         }
-        Some(Err(why)) => frame.render_widget(Line::raw(why.clone()), area),
+        Some(Err(why)) => frame.render_widget(Line::raw(one_line(why)), area),
         None => {}
     }
     let foot = Rect { y: area.height.saturating_sub(1), height: 1.min(area.height), ..area };

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -50,6 +51,94 @@ fn a_trace_goes_in_is_summarised_drawn_and_comes_out() {
     for cpu in 0..2 {
         let bytes = |name: &str| fs::read(dir.path().join(format!("{name}.blktrace.{cpu}"))).unwrap();
         assert!(bytes("vda") == bytes("b"));
+    }
+}
+
+/// Names of files, arguments and data of other programs are nobody else's business, whatever the umask; what root makes for
+/// the caller of sudo is the caller's.
+#[test]
+fn what_is_written_is_for_its_owner_alone() {
+    // Where recordings are often kept, and everybody may look.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for cpu in 0..2 {
+        let name = format!("vda.blktrace.{cpu}");
+        fs::copy(sample().join(&name), dir.path().join(&name)).unwrap();
+    }
+    fs::write(dir.path().join("log"), "fio version 2 iolog\n/a add\n/a open\n/a write 0 4096\n").unwrap();
+    // Pictures take the place of older ones, which others may have been allowed to read.
+    fs::write(dir.path().join("a.png"), "").unwrap();
+    fs::set_permissions(dir.path().join("a.png"), fs::Permissions::from_mode(0o666)).unwrap();
+    let given: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let script = "umask 0; set -e
+        $0 import blktrace vda -o a.reel
+        $0 import fio log -o f.reel
+        $0 anonymize a.reel -o b.reel
+        $0 plot a.reel -o a.png
+        $0 plot a.reel -o a.svg
+        $0 plot a.reel -o a.apng --seconds 1
+        $0 report a.reel -o a.html
+        $0 export a.reel blktrace -o sub/folder/
+        $0 export a.reel blktrace --dump -o dump
+        $0 export a.reel perfetto -o perfetto
+        $0 export a.reel csv --table block -o csv
+        $0 export f.reel fio -o f.log";
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_ioreel")]).current_dir(dir.path());
+    if root {
+        command.env("SUDO_UID", "12345").env("SUDO_GID", "12346");
+    } else {
+        command.env_remove("SUDO_UID");
+    }
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut found = 0;
+    let mut waiting = vec![dir.path().to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if given.contains(&entry.file_name()) && entry.file_name() != "a.png" {
+                continue;
+            }
+            found += 1;
+            let meta = entry.metadata().unwrap();
+            let mode = if meta.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(meta.mode() & 0o7777, mode, "{:?}: {:o}", entry.path(), meta.mode());
+            if root {
+                assert_eq!((meta.uid(), meta.gid()), (12345, 12346), "{:?}", entry.path());
+            }
+            if meta.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    assert!(found > 25, "{found}");
+}
+
+/// No command writes where a link leads.
+#[test]
+fn outputs_follow_no_link() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("log"), "fio version 2 iolog\n/a add\n/a open\n/a write 0 4096\n").unwrap();
+    assert!(ioreel(dir.path(), "import fio log -o f.reel").status.success());
+    fs::write(dir.path().join("other"), "untouched").unwrap();
+    for (line, name) in [
+        ("plot f.reel -o x.png", "x.png"),
+        ("plot f.reel -o x.svg", "x.svg"),
+        ("report f.reel -o x.html", "x.html"),
+        ("export f.reel fio -o x.log", "x.log"),
+        ("export f.reel csv -o x.csv", "x.csv"),
+        ("export f.reel perfetto -o x.trace", "x.trace"),
+    ] {
+        std::os::unix::fs::symlink("other", dir.path().join(name)).unwrap();
+        let done = ioreel(dir.path(), line);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(1), "{line}: {said}");
+        assert!(
+            said.lines().count() == 1 && (said.contains("symbolic link") || said.contains("already exists")),
+            "{said}"
+        );
+        assert_eq!(fs::read_to_string(dir.path().join("other")).unwrap(), "untouched");
     }
 }
 

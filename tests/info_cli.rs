@@ -8,8 +8,8 @@ use std::{
 
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
-    manifest::{self, Clock, Host, Kind, Ledger, Loss, Mount, Span},
-    rows::{Block, File, Op, Task},
+    manifest::{self, Clock, Device, Host, Kind, Ledger, Loss, Mount, Span},
+    rows::{Bio, Block, Exec, File, Op, Task, Tree, Wait},
 };
 use serde_json::Value;
 
@@ -160,6 +160,125 @@ fn a_name_with_line_breaks_is_told_on_one_line() {
     let out = info(&[dir.path().join("a\nb.reel").to_str().unwrap()]);
     let told = text(&out.stderr);
     assert!(out.status.code() == Some(1) && told.lines().count() == 1 && told.contains("b.reel"), "{told}");
+}
+
+/// What a reel from elsewhere may hold in any of its words.
+const EVIL: &str = "x\nFORGED \x1b[2J\u{9b}2J\u{202e}\u{2066}\u{200f}\u{61c}\u{2028}y\r\t";
+
+/// Makes all words of a manifest evil but those without which it is none.
+fn make_evil(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = EVIL.into(),
+        Value::Array(all) => all.iter_mut().for_each(make_evil),
+        Value::Object(all) => {
+            let needed = ["format", "kind", "state", "segments"];
+            all.iter_mut().filter(|(name, _)| !needed.contains(&name.as_str())).for_each(|(_, v)| make_evil(v));
+        }
+        _ => {}
+    }
+}
+
+/// No word of a reel forges a line, controls the terminal or turns the direction of writing, whatever command prints it.
+#[test]
+fn no_word_of_a_reel_disturbs_what_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    std::fs::remove_dir_all(&path).unwrap();
+    let evil = || EVIL.into();
+    let mut m = Manifest {
+        devices: vec![Device { dev: 8 << 20, name: evil(), backing_file: Some(evil()), ..Device::default() }],
+        marks: vec![manifest::Mark { ns: 1, name: evil() }],
+        ended: evil(),
+        filters: vec![evil()],
+        tool: evil(),
+        warnings: vec![evil()],
+        command: Some(manifest::Command { argv: vec![evil(), evil()], cwd: evil(), exit_status: None }),
+        host: Host { name: evil(), kernel: evil(), arch: evil(), ..Host::default() },
+        ..Manifest::new(Kind::Recording, EVIL)
+    };
+    m.mounts.push(Mount { sb_dev: 1 << 20, fstype: evil(), mountpoint: evil(), source: evil(), ..Mount::default() });
+    m.ledger.insert(evil(), Ledger { seen: 10, written: 4, lost: 5, filtered: 1 });
+    m.left_out.insert(evil(), 1);
+    let mut w = ReelWriter::create(&path, &m, WriterOptions::default()).unwrap();
+    let words = |op: &str, ret| Op {
+        op: op.into(),
+        source: EVIL.into(),
+        state: EVIL.into(),
+        dur_ns: 5,
+        task_id: 7,
+        file: Some(3),
+        fd: Some(3),
+        len_bytes: Some(5),
+        offset_bytes: Some(0),
+        ret: Some(ret),
+        path: Some(EVIL.into()),
+        ..Op::default()
+    };
+    for op in [words(EVIL, 5), words(EVIL, -28), words("write", 5), words("openat", -2)] {
+        w.ops.push(op).unwrap();
+    }
+    w.tasks.push(Task { task_id: 7, pid: 42, comm: EVIL.into(), cwd: Some(EVIL.into()), ..Task::default() }).unwrap();
+    w.execs.push(Exec { task_id: 7, path: EVIL.into(), comm: EVIL.into(), ..Exec::default() }).unwrap();
+    w.waits.push(Wait { task_id: 7, reason: EVIL.into(), ..Wait::default() }).unwrap();
+    w.files
+        .push(File { file: 3, sb_dev: 1 << 20, kind: EVIL.into(), path: Some(EVIL.into()), ..File::default() })
+        .unwrap();
+    w.tree.push(Tree { path: EVIL.into(), kind: EVIL.into(), ..Tree::default() }).unwrap();
+    w.block
+        .push(Block {
+            issue_ns: 1,
+            complete_ns: Some(9),
+            dev: 8 << 20,
+            len_bytes: 512,
+            op: EVIL.into(),
+            ..Block::default()
+        })
+        .unwrap();
+    w.bio.push(Bio { dev: 8 << 20, len_bytes: 512, op: EVIL.into(), class: EVIL.into(), ..Bio::default() }).unwrap();
+    w.close(m).unwrap();
+    let manifest = path.join("manifest.json");
+    let plain = std::fs::read_to_string(&manifest).unwrap();
+    let mut worse: Value = serde_json::from_str(&plain).unwrap();
+    make_evil(&mut worse);
+    let mut unlisted: Value = serde_json::from_str(&plain).unwrap();
+    unlisted["segments"][EVIL] = serde_json::json!([{ "file": EVIL, "rows": 1 }]);
+    let target = dir.path().join("target");
+    std::fs::create_dir(&target).unwrap();
+    let mut printed = 0;
+    for manifest_text in [plain, worse.to_string(), unlisted.to_string()] {
+        std::fs::write(&manifest, manifest_text).unwrap();
+        for line in [
+            "info R",
+            "info R --json",
+            "stats R",
+            "stats R --json",
+            "stats R R",
+            "stats R --device none",
+            "validate R",
+            "validate R --json",
+            "export R fio -o T/log",
+            "export R blktrace -o T/trace",
+            "export R perfetto -o T/perfetto",
+            "plot R --terminal",
+            "plot R --panels none -o T/x.svg",
+            "plot R --device none -o T/x.svg",
+            "replay R --target T --dry-run",
+            "replay R --target T",
+        ] {
+            let args = line.split(' ').map(|word| match word {
+                "R" => path.to_str().unwrap().to_owned(),
+                word => word.replace("T", target.to_str().unwrap()),
+            });
+            let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).output().unwrap();
+            for said in [text(&done.stdout), text(&done.stderr)] {
+                let harmful = said.chars().find(|c| *c != '\n' && ioreel_traces::text::is_harmful(*c));
+                assert!(harmful.is_none(), "{line}: {harmful:?} in {said:?}");
+                assert!(!said.lines().any(|l| l.trim_start().starts_with("FORGED")), "{line}: {said}");
+                printed += said.matches("FORGED").count();
+            }
+        }
+    }
+    assert!(printed > 50, "the words are printed {printed} times");
 }
 
 #[test]

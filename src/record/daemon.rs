@@ -3,14 +3,13 @@
 use std::{
     env,
     ffi::OsString,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, PipeReader, PipeWriter, Read, Write},
     os::{
         fd::AsRawFd,
         linux::net::SocketAddrExt,
         unix::{
             ffi::OsStrExt,
-            fs::{MetadataExt, OpenOptionsExt},
             net::{SocketAddr, UnixDatagram},
         },
     },
@@ -28,6 +27,7 @@ use ioreel_capture::{
     host::utc_stamp,
     record::{Moment, unused},
 };
+use ioreel_traces::private::{Folder, is_trusted};
 
 use crate::output::tell;
 
@@ -53,11 +53,12 @@ impl Daemon {
     /// signals. If `NOTIFY_SOCKET` names a socket, the recorder stays in the foreground and reports there. Must be called
     /// while the process has one thread.
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("{}: creating the folder", dir.display()))?;
+        let folder = Folder::open_or_create(dir).with_context(|| format!("{}: creating the folder", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
         let path = dir.join(PID_FILE);
-        refuse_folder_of_others(&dir)?;
-        let mut pid_file = open_own(File::options().read(true).write(true).create(true).truncate(false), &path)?;
+        refuse_folder_of_others(&folder)?;
+        let opening = |name: &str| format!("{}: opening a regular file", dir.join(name).display());
+        let mut pid_file = folder.file_or_create(PID_FILE, false).with_context(|| opening(PID_FILE))?;
         match pid_file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -74,8 +75,7 @@ impl Daemon {
         }
         let notify = env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty());
         let ready = if notify.is_none() {
-            let path = dir.join(LOG_FILE);
-            let log = open_own(File::options().append(true).create(true), &path)?;
+            let log = folder.file_or_create(LOG_FILE, true).with_context(|| opening(LOG_FILE))?;
             Some((detach().context("going into the background")?, log))
         } else {
             None
@@ -151,32 +151,16 @@ impl Drop for Daemon {
 }
 
 /// Refuses a folder in which another user could put names before this process opens them.
-fn refuse_folder_of_others(dir: &Path) -> anyhow::Result<()> {
-    let meta = fs::metadata(dir).with_context(|| dir.display().to_string())?;
-    // SAFETY: only returns a number.
-    let own = unsafe { libc::geteuid() };
-    if meta.uid() != own && meta.uid() != 0 {
-        bail!(
-            "{}: belongs to user {}, who could replace the recorder's files; use a folder of your own",
-            dir.display(),
-            meta.uid()
-        );
+fn refuse_folder_of_others(folder: &Folder) -> anyhow::Result<()> {
+    let dir = folder.path().display();
+    let (owner, mode) = folder.owner_and_mode().with_context(|| dir.to_string())?;
+    if !is_trusted(owner) {
+        bail!("{dir}: belongs to user {owner}, who could replace the recorder's files; use a folder of your own");
     }
-    if meta.mode() & 0o002 != 0 {
-        bail!("{}: any user may write here and could replace the recorder's files; run chmod o-w on it", dir.display());
+    if mode & 0o002 != 0 {
+        bail!("{dir}: any user may write here and could replace the recorder's files; run chmod o-w on it");
     }
     Ok(())
-}
-
-/// Opens a file of the daemon's, which is no link and no second name of another file.
-fn open_own(options: &mut OpenOptions, path: &Path) -> anyhow::Result<File> {
-    let opened = options.mode(0o644).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let file = opened.with_context(|| format!("{}: opening a regular file", path.display()))?;
-    let meta = file.metadata().with_context(|| path.display().to_string())?;
-    if !meta.is_file() || meta.nlink() != 1 {
-        bail!("{}: not a regular file with a single link; remove it", path.display());
-    }
-    Ok(file)
 }
 
 /// Process id of the recorder that signals are forwarded to.

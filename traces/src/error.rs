@@ -79,6 +79,14 @@ pub enum ReelError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The reel's path leads elsewhere than when its writer began.
+    #[error(
+        "{path}: was moved or replaced while it was written; the reel is in the folder that its recorder created", path = path.display()
+    )]
+    Moved {
+        /// The path as named.
+        path: PathBuf,
+    },
     /// A segment could not be encoded or written.
     #[error("{path}: cannot write this segment: {why}; the segments before it form a valid reel", path = path.display())]
     Write {

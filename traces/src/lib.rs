@@ -21,6 +21,7 @@ pub mod export;
 pub mod format;
 pub mod host;
 pub mod import;
+pub mod private;
 pub mod reader;
 pub mod suggest;
 pub mod validate;

@@ -14,6 +14,7 @@ use ioreel_traces::{
     Reel,
     manifest::Loss,
     rows::{File, Op},
+    text::is_harmful,
 };
 
 use crate::{
@@ -201,6 +202,8 @@ impl Page {
 
     fn put(line: &mut [Glyph], at: usize, text: &str, fg: Rgb) -> usize {
         let mut end = at;
+        // A name may hold anything.
+        let text = text.replace(is_harmful, "\u{FFFD}");
         for (glyph, ch) in line.iter_mut().skip(at).zip(text.chars()) {
             *glyph = Glyph { ch, fg: Some(fg), bg: None };
             end += 1;

@@ -43,7 +43,7 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut s
     writer.release();
     manifest.segments = writer.segments();
     writer.write_manifest(manifest)?;
-    let reel = Reel::open(writer.path())?;
+    let reel = Reel::open_in(writer.folder()?)?;
     let disk = Disk { names: writer.names().cloned(), unseen: false };
     let extents = snapshot.extents.take();
     let snapshot = disk.mapped(snapshot);

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use ioreel_traces::{
-    Manifest,
+    Manifest, ReelError,
     manifest::{Mount, State},
+    private::Folder,
     rows::Op,
 };
 
@@ -51,6 +52,7 @@ pub(super) struct Closing {
 /// Writes what is known only at the end, and the manifest.
 pub(super) fn close(
     config: &Config,
+    folder: &Folder,
     mut manifest: Manifest,
     session: &Session<'_>,
     mut assembled: Assembled,
@@ -113,9 +115,12 @@ pub(super) fn close(
         Err(e) => {
             error.get_or_insert(e);
             // Uses what the writer could still store; if the folder is gone, the manifest that would have been written.
-            Manifest::read(&config.output).unwrap_or(manifest)
+            Manifest::read_in(folder).unwrap_or(manifest)
         }
     };
+    if error.is_none() && !folder.is_in_place() {
+        error = Some(ReelError::Moved { path: folder.path().into() });
+    }
     Ok((manifest, error.map(CaptureError::Reel)))
 }
 

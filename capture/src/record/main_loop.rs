@@ -8,6 +8,7 @@ use std::{
 };
 
 use ioreel_bpf::types::rec_class;
+use ioreel_traces::private::Folder;
 
 use super::{
     config::{Config, Observer, Progress, Target},
@@ -82,6 +83,7 @@ pub(super) fn follow(
     mut command: Option<&mut Command>,
     started: Instant,
     mut budget: Option<&mut Budget>,
+    folder: &Folder,
 ) -> Result<Ended, CaptureError> {
     let config = copies.config;
     // Tasks may enter a cgroup at any time, so the recording does not end with the last task.
@@ -115,7 +117,7 @@ pub(super) fn follow(
         if let Some(watcher) = &mut watcher {
             watcher.tell(session, config, started)?;
         }
-        if pipeline.progress.failed.load(Ordering::Relaxed) {
+        if pipeline.progress.failed.load(Ordering::Relaxed) || folder.is_removed() {
             return Ok(Ended { why: End::Failed, signal });
         }
         let reaped = command.as_deref_mut().is_none_or(|c| c.poll().is_some());

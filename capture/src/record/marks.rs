@@ -1,21 +1,18 @@
 //! Markers that are added to a running recording from outside.
 //!
-//! The recorder listens on an abstract Unix socket named after the device and inode of the reel's folder. Such a socket
-//! disappears with the recorder, however it ends, and cannot be hidden or replaced by a file. It has no permissions, so
-//! the listener asks the kernel for the user of the caller. It accepts root, its own user, and the user who called
-//! sudo. Both ends must be in the same network namespace.
+//! The recorder listens on an abstract Unix socket named after the device and inode of the reel's folder, and a random
+//! number, so that no other user can bind the name first. Such a socket disappears with the recorder, however it ends, and
+//! cannot be hidden or replaced by a file. It has no permissions, so the listener asks the kernel for the user of the
+//! caller. It accepts root, its own user, and the user who called sudo. Both ends must be in the same network namespace.
 
 use std::{
     collections::BTreeSet,
     fs,
     io::{self, Read, Write},
     os::{
-        fd::AsRawFd,
+        fd::{AsRawFd, FromRawFd},
         linux::net::SocketAddrExt,
-        unix::{
-            fs::MetadataExt,
-            net::{SocketAddr, UnixListener, UnixStream},
-        },
+        unix::net::{SocketAddr, UnixListener, UnixStream},
     },
     path::Path,
     sync::{
@@ -26,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use ioreel_traces::{manifest::Mark, text};
+use ioreel_traces::{manifest::Mark, private::Folder, text};
 
 use crate::{CaptureError, host};
 
@@ -51,15 +48,24 @@ pub(crate) struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-fn name_of(reel: &Path) -> io::Result<String> {
-    let meta = fs::metadata(reel)?;
-    Ok(format!("{PREFIX}{:x}-{:x}", meta.dev(), meta.ino()))
+/// What the names of the sockets of this reel begin with.
+fn prefix_of(reel: &Folder) -> io::Result<String> {
+    let (dev, ino) = reel.id()?;
+    Ok(format!("{PREFIX}{dev:x}-{ino:x}-"))
+}
+
+/// A number that nobody can guess: another user could take the name that was known before the socket is bound.
+fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_ne_bytes(bytes))
 }
 
 impl Listener {
     /// Listens for markers of the reel in this folder.
-    pub(crate) fn start(reel: &Path) -> io::Result<Self> {
-        let address = SocketAddr::from_abstract_name(name_of(reel)?)?;
+    pub(crate) fn start(reel: &Folder) -> io::Result<Self> {
+        let name = format!("{}{:032x}", prefix_of(reel)?, random()?);
+        let address = SocketAddr::from_abstract_name(name)?;
         let listener = UnixListener::bind_addr(&address)?;
         let taken = Arc::new(Mutex::new(Vec::new()));
         let end = Arc::new(AtomicBool::new(false));
@@ -154,10 +160,10 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     }
     let sockets = match reel {
         Some(reel) => {
-            let socket = name_of(reel).map_err(|e| bad(&format!("{}: {e}", reel.display())))?;
-            BTreeSet::from([socket])
+            let prefix = Folder::open(reel).and_then(|folder| prefix_of(&folder));
+            running(&prefix.map_err(|e| bad(&format!("{}: {e}", reel.display())))?)
         }
-        None => running(),
+        None => running(PREFIX),
     };
     let mut taken = 0;
     let mut refused = None;
@@ -182,18 +188,42 @@ pub fn mark(name: &str, reel: Option<&Path>) -> Result<usize, CaptureError> {
     }
 }
 
-/// Socket names of running recordings.
-fn running() -> BTreeSet<String> {
+/// Names of sockets that start with `prefix`: those of running recordings, and sockets that other users bound.
+fn running(prefix: &str) -> BTreeSet<String> {
     // Other names may be invalid UTF-8.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
     let sockets = String::from_utf8_lossy(&sockets);
     let abstract_names = sockets.lines().filter_map(|l| l.split_whitespace().nth(7)?.strip_prefix('@'));
-    abstract_names.filter(|n| n.starts_with(PREFIX)).map(str::to_owned).collect()
+    abstract_names.filter(|n| n.starts_with(prefix)).map(str::to_owned).collect()
+}
+
+/// Connects at once or not at all: a listener that accepts nobody would block the caller for ever.
+fn connect(name: &str) -> io::Result<UnixStream> {
+    // SAFETY: takes only numbers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just opened and that nobody else owns.
+    let stream = unsafe { UnixStream::from_raw_fd(fd) };
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    // An abstract name follows a zero byte.
+    let Some(place) = address.sun_path.get_mut(1..=name.len()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    place.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+    let len = (size_of::<libc::sa_family_t>() + 1 + name.len()) as libc::socklen_t;
+    // SAFETY: the address is as long as is said, on this stack.
+    if unsafe { libc::connect(fd, (&raw const address).cast(), len) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Sends a marker. Returns the reason if it was refused.
 fn send(name: &str, socket: &str) -> io::Result<Option<String>> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
+    let mut stream = connect(socket)?;
     // Anybody may listen under such a name. So a marker is sent only to recorders of root or of this user.
     let listener = peer(&stream)?;
     if listener != 0 && listener != rustix::process::geteuid().as_raw() {
@@ -220,7 +250,7 @@ mod tests {
     fn a_mark_reaches_its_reel_with_its_time() {
         let dir = std::env::temp_dir().join(format!("ioreel-mark-test-{}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        let listener = Listener::start(&dir).unwrap();
+        let listener = Listener::start(&Folder::open(&dir).unwrap()).unwrap();
         let before = host::monotonic_ns();
         assert_eq!(mark("phase two: größer", Some(&dir)).unwrap(), 1);
         let marks = listener.marks(before);
@@ -230,6 +260,33 @@ mod tests {
         drop(listener);
         let gone = mark("late", Some(&dir)).unwrap_err().to_string();
         assert!(gone.contains("not being recorded"), "{gone}");
+        fs::remove_dir(&dir).unwrap();
+    }
+
+    /// Another user binds all names that can be guessed, in front of the recorder, and accepts nobody.
+    #[test]
+    fn no_name_can_be_taken_before() {
+        let dir = std::env::temp_dir().join(format!("ioreel-mark-taken-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let folder = Folder::open(&dir).unwrap();
+        let prefix = prefix_of(&folder).unwrap();
+        let bind = |name: &str| UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        let takers = [prefix.trim_end_matches('-'), &prefix, &format!("{prefix}0")].map(bind);
+        // Their queues are full.
+        let mut waiting = Vec::new();
+        for taker in &takers {
+            // SAFETY: only sets the length of the queue.
+            unsafe { libc::listen(taker.as_raw_fd(), 0) };
+            let address = taker.local_addr().unwrap();
+            let name = String::from_utf8(address.as_abstract_name().unwrap().into()).unwrap();
+            while let Ok(stream) = connect(&name) {
+                waiting.push(stream);
+            }
+        }
+        let listener = Listener::start(&folder).unwrap();
+        assert_eq!(mark("mine", Some(&dir)).unwrap(), 1);
+        assert_eq!(listener.marks(0).len(), 1);
+        drop(listener);
         fs::remove_dir(&dir).unwrap();
     }
 

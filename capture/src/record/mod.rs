@@ -15,9 +15,7 @@ mod setup;
 
 use std::{
     ffi::OsStr,
-    fs,
     os::unix::ffi::OsStrExt,
-    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -26,6 +24,7 @@ use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     anonymize::Anonymizer,
     manifest::{Command as CommandInfo, Kind, Mount},
+    private::Folder,
     rotate::Keep,
     text,
 };
@@ -232,7 +231,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         signals::install_trigger();
     }
     let mut writer = ReelWriter::create_mapped(&config.output, &manifest, options(&config.limits), names)?;
-    let unbegun = Unbegun(&config.output);
+    let folder = writer.folder()?.clone();
+    let unbegun = Unbegun(&folder);
     let mut mounts = host::mounts();
     manifest.warnings.extend(mount_sizes::fill(&mut mounts));
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
@@ -258,7 +258,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let pipeline = Pipeline::start(assembler, tables, keep);
 
     // A recording without marks is better than none.
-    let marks = Listener::start(&config.output)
+    let marks = Listener::start(&folder)
         .inspect_err(|e| manifest.warnings.push(format!("`ioreel mark` will not work: {e}")))
         .ok();
     session.activate();
@@ -275,10 +275,11 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     unbegun.begun();
     let mut budget = config.limits.cpu_share.map(Budget::new);
     let mut copies = Copies::new(config, &manifest, &mounts, marks.as_ref());
-    let Ended { why, signal } = follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut())?;
+    let Ended { why, signal } =
+        follow(&session, &pipeline, &mut copies, command.as_mut(), started, budget.as_mut(), &folder)?;
     copies.finish(&session, &pipeline)?;
     if let Some(e) = command.as_mut().and_then(Command::refusal) {
-        nothing_ran(&mut session, pipeline, Unbegun(&config.output));
+        nothing_ran(&mut session, pipeline, Unbegun(&folder));
         return Err(e);
     }
 
@@ -317,7 +318,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         });
     };
     let still_running = command.as_ref().filter(|_| status.is_none()).map(Command::pid);
-    let closed = close(config, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns, goes_on });
+    let closed =
+        close(config, &folder, manifest, &session, assembled, Closing { settled, snapshot, mounts, end_ns, goes_on });
     // Last, because a probe that was preempted at the switch may have stopped a process since.
     if let (Some(guardian), Some(stops)) = (guardian, &session.stops) {
         stops.resume_all();
@@ -327,7 +329,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
 }
 
 /// A reel that is deleted unless its recording starts.
-struct Unbegun<'a>(&'a Path);
+struct Unbegun<'a>(&'a Folder);
 
 impl Unbegun<'_> {
     fn begun(self) {
@@ -338,7 +340,7 @@ impl Unbegun<'_> {
 impl Drop for Unbegun<'_> {
     fn drop(&mut self) {
         // Best effort.
-        let _ = fs::remove_dir_all(self.0);
+        let _ = self.0.remove_this_reel();
     }
 }
 

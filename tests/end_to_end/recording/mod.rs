@@ -3,6 +3,7 @@
 pub(crate) mod crowd;
 pub(crate) mod daemon;
 pub(crate) mod ends;
+pub(crate) mod folders;
 pub(crate) mod killed;
 pub(crate) mod life;
 pub(crate) mod lossless;
@@ -92,6 +93,9 @@ pub(crate) fn add_to(list: &mut Tests) {
         rotation::a_flight_recorder_triggered_twice
         rotation::a_slow_operation
         life::a_reel_removed_meanwhile
+        folders::a_reel_is_its_owners_alone
+        folders::a_reel_replaced_meanwhile
+        folders::a_reel_removed_from_a_quiet_recording
         lossless::loses_no_operation
         lossless::loses_no_request
         lossless::requests_in_workers

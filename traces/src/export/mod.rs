@@ -1,19 +1,16 @@
 //! Writes a reel in the formats of other tools.
 //!
 //! In: a reel. Out: files for blkparse, fio or Perfetto, or a table as CSV or JSON lines.
-//! May use: `format`, `reader`, `blktrace`, `suggest`.
+//! May use: `format`, `private`, `reader`, `blktrace`, `suggest`.
 
 pub mod blktrace;
 pub mod fio;
 pub mod perfetto;
 pub mod table;
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use crate::ReelError;
+use crate::{ReelError, private::Output};
 
 /// Why an export failed. One line that names the thing, the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +37,16 @@ impl ExportError {
 /// Shorthand for results of an export.
 pub type Result<T, E = ExportError> = std::result::Result<T, E>;
 
-/// Creates an output file, which must not exist.
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|e| match e.kind() {
+/// Creates an output file, which must not exist. It is removed again unless [`keep`] is called.
+fn create(path: &Path) -> Result<Output> {
+    Output::create(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => ReelError::Exists { path: path.into() }.into(),
         _ => ReelError::io(path, "making the file")(e).into(),
     })
+}
+
+/// Lets an output file stay: it is whole.
+fn keep(output: Output) -> Result<()> {
+    let path = output.path().to_owned();
+    Ok(output.keep().map_err(ReelError::io(&path, "completing the file"))?)
 }

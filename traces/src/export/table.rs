@@ -1,7 +1,7 @@
 //! A table as CSV (RFC 4180) or as JSON with one object per line.
 
 use std::{
-    io::{BufWriter, Write},
+    io::{BufWriter, IsTerminal, Write},
     path::Path,
 };
 
@@ -21,6 +21,7 @@ use crate::{
         columns::Builder,
         table::{self, Row},
         tables::{self, Visitor},
+        text::is_harmful,
     },
     suggest,
 };
@@ -68,15 +69,31 @@ pub fn export(reel: &Reel, name: &str, form: Form, output: Option<&Path>) -> Res
 
 fn to<R: Row>(reel: &Reel, form: Form, output: Option<&Path>) -> Result<i64> {
     let Some(path) = output else {
-        return write::<R>(reel, form, &mut std::io::stdout().lock(), Path::new("standard output"));
+        let (mut out, path) = (std::io::stdout().lock(), Path::new("standard output"));
+        return match out.is_terminal() {
+            true => write::<R>(reel, form, &mut OnTerminal(out), path),
+            false => write::<R>(reel, form, &mut out, path),
+        };
     };
-    let file = super::create(path)?;
-    let done = write::<R>(reel, form, &mut BufWriter::with_capacity(1 << 20, file), path);
-    if done.is_err() {
-        // Best effort: a partial table looks like a complete one.
-        let _ = std::fs::remove_file(path);
+    let mut file = super::create(path)?;
+    let rows = write::<R>(reel, form, &mut BufWriter::with_capacity(1 << 20, &mut file), path)?;
+    super::keep(file)?;
+    Ok(rows)
+}
+
+/// Replaces what would control the terminal. Pipes and files get all bytes as they are.
+struct OnTerminal<W>(W);
+
+impl<W: Write> Write for OnTerminal<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(text.replace(|c| c != '\n' && is_harmful(c), "\u{FFFD}").as_bytes())?;
+        Ok(bytes.len())
     }
-    done
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn write<R: Row>(reel: &Reel, form: Form, out: &mut impl Write, path: &Path) -> Result<i64> {

@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, Write},
-    path::{Path, PathBuf},
+    io::{self, Read, Write},
+    path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ReelError, Result, format::create};
+use crate::{ReelError, Result, private::Folder};
 
 /// The manifest's file name.
 pub const FILE_NAME: &str = "manifest.json";
@@ -342,6 +341,22 @@ pub struct Segment {
     pub to_ns: i64,
 }
 
+/// Name of a manifest that is being written.
+const TEMPORARY_NAME: &str = "manifest.json.tmp";
+/// Bytes of a manifest at most. Half a million segments take so much.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The text of the manifest in this folder.
+fn text_of(folder: &Folder) -> io::Result<String> {
+    let mut text = String::new();
+    // Read beyond the limit: the file may grow, and files of /proc have no size.
+    folder.file(FILE_NAME)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("larger than {} MiB", MOST_BYTES >> 20)));
+    }
+    Ok(text)
+}
+
 impl Manifest {
     /// An empty manifest of the current format.
     pub fn new(kind: Kind, backend: &str) -> Self {
@@ -356,13 +371,15 @@ impl Manifest {
 
     /// Reads the manifest of the reel at `reel`.
     pub fn read(reel: &Path) -> Result<Self> {
-        let path = reel.join(FILE_NAME);
-        // Reading anything else may never end.
-        let regular = |m: fs::Metadata| m.is_file().then_some(()).ok_or_else(|| io::Error::other("not a regular file"));
-        let text = fs::metadata(&path)
-            .and_then(regular)
-            .and_then(|()| fs::read_to_string(&path))
-            .map_err(|e| ReelError::NotAReel { path: reel.into(), why: format!("{FILE_NAME}: {e}") })?;
+        let no_reel = |e: io::Error| ReelError::NotAReel { path: reel.into(), why: format!("{FILE_NAME}: {e}") };
+        Self::read_in(&Folder::open(reel).map_err(no_reel)?)
+    }
+
+    /// Reads the manifest of the reel in this folder.
+    pub fn read_in(folder: &Folder) -> Result<Self> {
+        let (reel, path) = (folder.path(), folder.path().join(FILE_NAME));
+        let text =
+            text_of(folder).map_err(|e| ReelError::NotAReel { path: reel.into(), why: format!("{FILE_NAME}: {e}") })?;
         let bad = |why: String| ReelError::BadManifest { path: path.clone(), why };
         // The version is read first and alone: a newer format may hold what this version cannot parse.
         #[derive(Deserialize)]
@@ -385,19 +402,18 @@ impl Manifest {
         serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
     }
 
-    /// Writes it into the reel at `reel`, replacing the previous one in one step.
-    pub fn write(&self, reel: &Path) -> Result<()> {
-        let path = reel.join(FILE_NAME);
-        let tmp: PathBuf = reel.join("manifest.json.tmp");
+    /// Writes it into the reel in this folder, replacing the previous one in one step.
+    pub fn write(&self, reel: &Folder) -> Result<()> {
+        let (path, tmp) = (reel.path().join(FILE_NAME), reel.path().join(TEMPORARY_NAME));
         let text =
             serde_json::to_vec_pretty(self).map_err(|e| ReelError::Write { path: path.clone(), why: e.to_string() })?;
-        let mut file = create::anew(&tmp).map_err(ReelError::io(&tmp, "creating the manifest"))?;
+        let mut file = reel.replace_file(TEMPORARY_NAME).map_err(ReelError::io(&tmp, "creating the manifest"))?;
         let written = file.write_all(&text).and_then(|()| file.sync_all());
         written.map_err(ReelError::io(&tmp, "writing the manifest")).inspect_err(|_| {
             // Best effort: a partial manifest is useless and takes space.
-            let _ = fs::remove_file(&tmp);
+            let _ = reel.remove_file(TEMPORARY_NAME);
         })?;
-        fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the manifest in place"))
+        reel.rename(TEMPORARY_NAME, FILE_NAME).map_err(ReelError::io(&path, "putting the manifest in place"))
     }
 
     /// The mount whose files carry this `sb_dev`.

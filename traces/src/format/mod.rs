@@ -1,7 +1,7 @@
 //! The reel's format: tables, columns and the manifest.
 //!
-//! In: Rust structs, one per table. Out: Arrow columns and batches, and back; the manifest as JSON. May use: `error`
-//! only. Independent of writers, the recorder and the command line.
+//! In: Rust structs, one per table. Out: Arrow columns and batches, and back; the manifest as JSON.
+//! May use: `error`, `private`. Independent of writers, the recorder and the command line.
 //!
 //! * [`rows`] declares the tables, [`tables`] lists them, [`table`] converts rows to and from Arrow batches;
 //! * [`columns`] builds columns, [`bytes`] and [`text`] are the cell types for bytes and strings;
@@ -9,7 +9,6 @@
 
 pub mod bytes;
 pub mod columns;
-pub(crate) mod create;
 pub mod disk;
 pub mod manifest;
 pub mod rows;

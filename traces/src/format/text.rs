@@ -10,6 +10,14 @@ use std::{
 
 use rustc_hash::FxBuildHasher;
 
+/// Whether a character of a name or word must not reach a terminal: it would end the line, control the terminal, or turn the
+/// direction of writing, so that what follows is shown in another order.
+pub fn is_harmful(c: char) -> bool {
+    let turns = matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}' | '\u{061C}');
+    // Some terminals and editors take these for the end of a line.
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// A cheap-to-clone string.
 #[derive(Clone)]
 pub struct Text(Kept);

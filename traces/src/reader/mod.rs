@@ -1,7 +1,7 @@
 //! Opens a reel and streams its rows.
 //!
-//! In: the folder of a reel. Out: its manifest, and rows or batches of a table, per segment or (`ordered`) by time. May
-//! use: `format`.
+//! In: the folder of a reel. Out: its manifest, and rows or batches of a table, per segment or (`ordered`) by time.
+//! May use: `format`, `private`.
 //!
 //! `guard` turns a panic of the Parquet decoder on a damaged file into an error.
 
@@ -9,7 +9,6 @@ mod guard;
 pub(crate) mod ordered;
 
 use std::{
-    fs::File,
     marker::PhantomData,
     path::{Path, PathBuf},
     sync::Arc,
@@ -34,6 +33,7 @@ use crate::{
         manifest,
         table::{Row, text_type},
     },
+    private::Folder,
     reader::guard::decode,
 };
 
@@ -44,6 +44,8 @@ const BATCH_ROWS: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct Reel {
     path: PathBuf,
+    /// The open folder, if this process writes the reel: its path may lead elsewhere by now.
+    folder: Option<Folder>,
     /// Its manifest.
     pub manifest: Manifest,
 }
@@ -68,7 +70,13 @@ impl Reel {
 
     /// Opens a reel without checking its list of segments, to report what is wrong with it.
     pub(crate) fn open_as_it_is(path: &Path) -> Result<Self> {
-        Ok(Self { path: path.into(), manifest: Manifest::read(path)? })
+        Ok(Self { path: path.into(), folder: None, manifest: Manifest::read(path)? })
+    }
+
+    /// Opens the reel in a folder that is open already.
+    pub fn open_in(folder: &Folder) -> Result<Self> {
+        let manifest = Manifest::read_in(folder)?;
+        Ok(Self { path: folder.path().into(), folder: Some(folder.clone()), manifest })
     }
 
     /// The reel's folder.
@@ -90,8 +98,20 @@ impl Reel {
 
     /// Paths of a table's segments, in order.
     pub fn segments<R: Row>(&self) -> Vec<PathBuf> {
+        self.files::<R>().into_iter().map(|file| self.path.join(file)).collect()
+    }
+
+    /// The same, from the reel's folder.
+    fn files<R: Row>(&self) -> Vec<String> {
         let listed = self.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
-        listed.iter().map(|s| self.path.join(&s.file)).collect()
+        listed.iter().map(|s| s.file.clone()).collect()
+    }
+
+    fn place(&self) -> Place {
+        match &self.folder {
+            Some(folder) => Place::Open(folder.clone()),
+            None => Place::At(self.path.clone()),
+        }
     }
 
     /// Streams a table's rows, segment by segment, each sorted by time. Memory: one batch.
@@ -107,7 +127,8 @@ impl Reel {
     /// Streams Arrow batches of the named columns (all if empty), for column-wise processing.
     pub fn batches<R: Row>(&self, columns: &[&str]) -> Batches {
         Batches {
-            segments: self.segments::<R>().into_iter(),
+            reel: self.place(),
+            segments: self.files::<R>().into_iter(),
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
             open: None,
         }
@@ -116,7 +137,7 @@ impl Reel {
     /// Like [`Reel::batches`], for the segment at `index` of [`Reel::segments`], for code that merges segments by time.
     /// Empty if there is no such segment.
     pub fn segment_batches<R: Row>(&self, index: usize, columns: &[&str]) -> Batches {
-        let one: Vec<PathBuf> = self.segments::<R>().into_iter().skip(index).take(1).collect();
+        let one: Vec<String> = self.files::<R>().into_iter().skip(index).take(1).collect();
         Batches { segments: one.into_iter(), ..self.batches::<R>(columns) }
     }
 
@@ -139,20 +160,41 @@ pub(crate) fn plain_segment(table: &str, file: &str) -> bool {
 /// Batches of a table; see [`Reel::batches`].
 #[derive(Debug)]
 pub struct Batches {
-    segments: vec::IntoIter<PathBuf>,
+    reel: Place,
+    segments: vec::IntoIter<String>,
     columns: Vec<String>,
     open: Option<(PathBuf, ParquetRecordBatchReader)>,
 }
 
-/// Opens a segment to read the named columns (all if empty).
-pub(crate) fn open_segment(path: &Path, columns: &[String]) -> Result<ParquetRecordBatchReader> {
-    let bad = |why: String| ReelError::BadSegment { path: path.into(), why };
-    // Opening a FIFO may block forever.
-    let kind = path.metadata().map_err(|e| bad(e.to_string()))?;
-    if !kind.is_file() {
-        return Err(bad("not a regular file".into()));
+/// Where a reel's folder is.
+#[derive(Debug)]
+enum Place {
+    At(PathBuf),
+    Open(Folder),
+}
+
+impl Place {
+    /// Opens one segment; its path and what reads it.
+    fn open(&self, file: &str, columns: &[String]) -> Result<(PathBuf, ParquetRecordBatchReader)> {
+        let opened;
+        let folder = match self {
+            Self::Open(folder) => folder,
+            Self::At(path) => {
+                opened = Folder::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+                &opened
+            }
+        };
+        Ok((folder.path().join(file), open_segment(folder, file, columns)?))
     }
-    let file = File::open(path).map_err(|e| bad(e.to_string()))?;
+}
+
+/// Opens one segment for reading the named columns (all when empty). No link in the reel is followed: what it leads to is not
+/// part of the reel.
+pub(crate) fn open_segment(reel: &Folder, file: &str, columns: &[String]) -> Result<ParquetRecordBatchReader> {
+    let path = reel.path().join(file);
+    let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
+    let (table, name) = file.split_once('/').ok_or_else(|| bad("not of the form TABLE/NAME.parquet".into()))?;
+    let file = reel.folder(table).and_then(|table| table.file(name)).map_err(|e| bad(e.to_string()))?;
     let builder = decode(|| {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
         let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema()));
@@ -189,9 +231,9 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if self.open.is_none() {
-                let path = self.segments.next()?;
-                match open_segment(&path, &self.columns) {
-                    Ok(reader) => self.open = Some((path, reader)),
+                let file = self.segments.next()?;
+                match self.reel.open(&file, &self.columns) {
+                    Ok(opened) => self.open = Some(opened),
                     Err(e) => return Some(Err(e)),
                 }
             }

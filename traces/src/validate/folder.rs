@@ -1,52 +1,51 @@
 //! Compares the reel's folder with the manifest.
 
-use std::{
-    collections::HashSet,
-    fs::{self, DirEntry, File, TryLockError},
-    path::Path,
-};
+use std::{collections::HashSet, fs::TryLockError};
 
 use super::{Check, findings::Findings};
 use crate::{
     Reel, ReelError, Result,
     format::{manifest, tables},
+    private::{Entry, Folder},
 };
 
 /// Whether a writer is running. A writer keeps the folder locked while it lives.
-pub(super) fn writer_at_work(reel: &Path) -> Result<bool> {
-    let folder = File::open(reel).map_err(ReelError::io(reel, "opening the reel"))?;
+pub(super) fn writer_at_work(reel: &Folder) -> Result<bool> {
+    let folder = reel.to_file().map_err(ReelError::io(reel.path(), "opening the reel"))?;
     // Without lock support in the file system, the reel counts as idle.
     Ok(matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// The entries of a folder by name. Empty if the folder does not exist.
-pub(super) fn entries(folder: &Path) -> Result<Vec<(String, DirEntry)>> {
-    let listing = match fs::read_dir(folder) {
-        Ok(listing) => listing,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(ReelError::io(folder, "listing the folder")(e)),
-    };
-    let mut all = Vec::new();
-    for entry in listing {
-        let entry = entry.map_err(ReelError::io(folder, "listing the folder"))?;
-        all.push((entry.file_name().to_string_lossy().into_owned(), entry));
-    }
+/// The entries of a folder by name, each with whether it is a folder.
+pub(super) fn entries(folder: &Folder) -> Result<Vec<(String, Entry)>> {
+    let listing = folder.entries().map_err(ReelError::io(folder.path(), "listing the folder"))?;
+    let mut all: Vec<_> = listing.into_iter().map(|entry| (entry.name.to_string_lossy().into_owned(), entry)).collect();
     // Segment numbers have six digits or more.
     all.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
     Ok(all)
 }
 
+/// A table's folder; none when it is not there.
+pub(super) fn table(reel: &Folder, name: &str) -> Result<Option<Folder>> {
+    match reel.folder(name) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(ReelError::io(&reel.path().join(name), "opening the table's folder")(e)),
+    }
+}
+
 /// Reports unlisted segments, leftovers and unknown files.
-pub(super) fn check(reel: &Reel, found: &mut Findings) -> Result<()> {
+pub(super) fn check(reel: &Reel, folder: &Folder, found: &mut Findings) -> Result<()> {
     let listed: HashSet<&str> =
         reel.manifest.segments.values().flatten().map(|segment| segment.file.as_str()).collect();
     let known: Vec<&str> = tables::all().iter().map(|t| t.name).collect();
     for table in reel.manifest.segments.keys().filter(|t| !known.contains(&t.as_str())) {
         found.note(format!("{table}: unknown table, not checked; a newer ioreel may know it"));
     }
-    for (name, _) in entries(reel.path())? {
+    for (name, _) in entries(folder)? {
         if known.contains(&name.as_str()) {
-            for (file, _) in entries(&reel.path().join(&name))? {
+            let Some(table) = table(folder, &name)? else { continue };
+            for (file, _) in entries(&table)? {
                 let path = format!("{name}/{file}");
                 if !listed.contains(path.as_str()) {
                     stray(&path, found);

@@ -1,6 +1,6 @@
 //! Checks a reel against the rules of the format, and repairs one whose writer died.
 //!
-//! In: a reel's folder. Out: findings; after a repair, a complete reel. May use: `format`, `reader`.
+//! In: a reel's folder. Out: findings; after a repair, a complete reel. May use: `format`, `private`, `reader`.
 //! Memory: one batch of rows and one bit per id. `docs/trace-format.md` lists what is checked.
 
 mod checks;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 pub use findings::{Check, Problem};
 
-use crate::{Reel, ReelError, Result, format::manifest::State};
+use crate::{Reel, ReelError, Result, format::manifest::State, private::Folder};
 
 /// Result of [`validate`].
 #[derive(Clone, Debug, Serialize)]
@@ -62,17 +62,18 @@ pub const MAX_PROBLEMS: usize = 100;
 /// If this is not a reel, its manifest cannot be read or has a newer format, or the repair fails. Problems inside the
 /// reel are in the report instead.
 pub fn validate(path: &Path, repair: bool) -> Result<Report> {
-    let mut reel = Reel::open_as_it_is(path)?;
-    let busy = folder::writer_at_work(path)?;
+    let reel_folder = Folder::open(path).map_err(|e| ReelError::NotAReel { path: path.into(), why: e.to_string() })?;
+    let mut reel = Reel::open_in(&reel_folder)?;
+    let busy = folder::writer_at_work(&reel_folder)?;
     let mut repaired = Vec::new();
     if repair {
         if busy {
             return Err(ReelError::Busy { path: path.into() });
         }
-        repaired = repair::repair(path, &mut reel.manifest)?;
+        repaired = repair::repair(&reel_folder, &mut reel.manifest)?;
     }
     let mut found = findings::Findings::new(reel.manifest.state != State::Complete);
-    folder::check(&reel, &mut found)?;
+    folder::check(&reel, &reel_folder, &mut found)?;
     if reel.manifest.state == State::Recording {
         let what = if busy {
             "the reel is still being recorded; validate it when the recording has ended"
@@ -81,7 +82,7 @@ pub fn validate(path: &Path, repair: bool) -> Result<Report> {
         };
         found.add(Check::State, "manifest.json", "state", None, || what.into());
     }
-    let sums = tables::check(&reel, &mut found);
+    let sums = tables::check(&reel, &reel_folder, &mut found);
     ledger::check(&reel.manifest, &sums, &mut found);
     let (problems, problem_count, notes) = found.into_parts();
     Ok(Report {

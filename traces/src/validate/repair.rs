@@ -1,10 +1,8 @@
 //! Makes a complete reel from what a dead writer or a damaged disk left.
 
-use std::{fs, path::Path};
-
 use super::{
-    folder::entries,
-    tables::{has_columns, read},
+    folder::{entries, table},
+    tables::{bytes_of, has_columns, read},
 };
 use crate::{
     Manifest, ReelError, Result,
@@ -13,12 +11,13 @@ use crate::{
         table::Row,
         tables::{self, Visitor},
     },
+    private::Folder,
     reader::plain_segment,
 };
 
 /// Makes folder and manifest consistent, and returns one sentence per change. Writes the manifest only if something
 /// changed.
-pub(super) fn repair(reel: &Path, manifest: &mut Manifest) -> Result<Vec<String>> {
+pub(super) fn repair(reel: &Folder, manifest: &mut Manifest) -> Result<Vec<String>> {
     let mut repair = Repair { reel, manifest: manifest.clone(), done: Vec::new() };
     if manifest.state == State::Recording {
         repair
@@ -44,7 +43,7 @@ pub(super) fn repair(reel: &Path, manifest: &mut Manifest) -> Result<Vec<String>
 }
 
 struct Repair<'a> {
-    reel: &'a Path,
+    reel: &'a Folder,
     manifest: Manifest,
     done: Vec<String>,
 }
@@ -53,19 +52,18 @@ impl Visitor for Repair<'_> {
     type Error = ReelError;
 
     fn table<R: Row>(&mut self) -> Result<()> {
-        let folder = self.reel.join(R::TABLE);
-        if folder.is_symlink() {
-            let why = "a symbolic link, whose target is not part of the reel; replace it by the folder itself";
-            return Err(ReelError::io(&folder, "repairing the table")(std::io::Error::other(why)));
-        }
-        self.leftovers(&folder, R::TABLE)?;
+        let folder = table(self.reel, R::TABLE)?;
         let listed = self.manifest.segments.remove(R::TABLE).unwrap_or_default();
+        let mut names = Vec::new();
+        if let Some(folder) = &folder {
+            self.leftovers(folder, R::TABLE)?;
+            names = entries(folder)?;
+        }
         let mut kept = Vec::new();
         let mut events = 0;
-        for (name, _) in entries(&folder)?.into_iter().filter(|(name, _)| name.ends_with(".parquet")) {
+        for (name, _) in names.into_iter().filter(|(name, _)| name.ends_with(".parquet")) {
             let file = format!("{}/{name}", R::TABLE);
-            let path = self.reel.join(&file);
-            match measure::<R>(&path, &file) {
+            match measure::<R>(self.reel, &file) {
                 Ok((segment, of_events)) => {
                     match listed.iter().find(|s| s.file == file) {
                         None => self.done.push(format!("{file}: added, {} rows", segment.rows)),
@@ -76,14 +74,19 @@ impl Visitor for Repair<'_> {
                     kept.push(segment);
                 }
                 Err(why) => {
-                    let aside = path.with_extension("parquet.damaged");
-                    fs::rename(&path, &aside).map_err(ReelError::io(&path, "moving the damaged segment aside"))?;
+                    if let Some(folder) = &folder {
+                        let path = folder.path().join(&name);
+                        let moved = folder.rename(&name, format!("{name}.damaged"));
+                        moved.map_err(ReelError::io(&path, "moving the damaged segment aside"))?;
+                    }
                     self.done.push(format!("{file}: moved aside to .damaged ({why})"));
                 }
             }
         }
-        for gone in listed.iter().filter(|s| !plain_segment(R::TABLE, &s.file) || !self.reel.join(&s.file).exists()) {
-            if !self.reel.join(&gone.file).with_extension("parquet.damaged").exists() {
+        let there = |name: &str| folder.as_ref().is_some_and(|f| f.has(name));
+        let name_of = |s: &Segment| s.file.rsplit('/').next().unwrap_or_default().to_owned();
+        for gone in listed.iter().filter(|s| !plain_segment(R::TABLE, &s.file) || !there(&name_of(s))) {
+            if !there(&format!("{}.damaged", name_of(gone))) {
                 self.done.push(format!("{}: removed from the manifest, {} rows are missing", gone.file, gone.rows));
             }
         }
@@ -97,12 +100,14 @@ impl Visitor for Repair<'_> {
 
 impl Repair<'_> {
     /// Removes incomplete files of a dead writer.
-    fn leftovers(&mut self, folder: &Path, table: &str) -> Result<()> {
+    fn leftovers(&mut self, folder: &Folder, table: &str) -> Result<()> {
         for (name, entry) in entries(folder)?.into_iter().filter(|(name, _)| name.ends_with(".tmp")) {
-            let path = entry.path();
             // Segments are merged in a separate folder.
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(ReelError::io(&path, "removing the leftover"))?;
+            let removed = match entry.is_folder {
+                true => folder.remove_reel(&entry.name),
+                false => folder.remove_file(&entry.name),
+            };
+            removed.map_err(ReelError::io(&folder.path().join(&name), "removing the leftover"))?;
             let slash = if table.is_empty() { "" } else { "/" };
             self.done.push(format!("{table}{slash}{name}: removed, it was incomplete"));
         }
@@ -124,11 +129,11 @@ impl Repair<'_> {
 }
 
 /// Reads a segment completely. Returns its manifest entry, and the number of its rows that events led to.
-fn measure<R: Row>(path: &Path, file: &str) -> Result<(Segment, i64), String> {
+fn measure<R: Row>(reel: &Folder, file: &str) -> Result<(Segment, i64), String> {
     let mut segment = Segment { file: file.into(), ..Segment::default() };
     let (mut from, mut to, mut events) = (None, None, 0);
     let mut rows: Vec<R> = Vec::new();
-    for batch in read(path)? {
+    for batch in read(reel, file)? {
         let batch = batch?;
         has_columns::<R>(&batch)?;
         rows.clear();
@@ -140,6 +145,6 @@ fn measure<R: Row>(path: &Path, file: &str) -> Result<(Segment, i64), String> {
     }
     segment.from_ns = from.unwrap_or(0);
     segment.to_ns = to.unwrap_or(0);
-    segment.bytes = fs::metadata(path).map_err(|e| e.to_string())?.len() as i64;
+    segment.bytes = bytes_of(reel, file).map_err(|e| e.to_string())?;
     Ok((segment, events))
 }

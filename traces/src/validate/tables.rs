@@ -1,6 +1,6 @@
 //! Reads every listed segment completely, and checks the rules that all tables share.
 
-use std::{fs, path::Path};
+use std::io;
 
 use arrow_array::RecordBatch;
 
@@ -18,6 +18,7 @@ use crate::{
         table::Row,
         tables::{self, Visitor},
     },
+    private::Folder,
     reader::{next_batch, open_segment, plain_segment},
 };
 
@@ -58,8 +59,8 @@ impl Place<'_> {
 }
 
 /// Checks every table of the reel.
-pub(super) fn check(reel: &Reel, found: &mut Findings) -> Sums {
-    let mut pass = Pass { reel, found, known: Known::new(&reel.manifest), sums: Sums::default() };
+pub(super) fn check(reel: &Reel, folder: &Folder, found: &mut Findings) -> Sums {
+    let mut pass = Pass { reel, folder, found, known: Known::new(&reel.manifest), sums: Sums::default() };
     let Ok(()) = tables::each(&mut pass);
     // A row may refer to a task of a later row, so parents are checked once all tasks are known.
     pass.known.parents_pass = true;
@@ -70,6 +71,7 @@ pub(super) fn check(reel: &Reel, found: &mut Findings) -> Sums {
 
 struct Pass<'a> {
     reel: &'a Reel,
+    folder: &'a Folder,
     found: &'a mut Findings,
     known: Known,
     sums: Sums,
@@ -111,9 +113,8 @@ impl Pass<'_> {
         if !plain_segment(R::TABLE, &segment.file) {
             return Err(format!("not a file of the form {}/NAME.parquet", R::TABLE));
         }
-        let path = self.reel.path().join(&segment.file);
         let mut span = Span::default();
-        for batch in read(&path)? {
+        for batch in read(self.folder, &segment.file)? {
             let batch = batch?;
             has_columns::<R>(&batch)?;
             let mut place = Place { found: &mut *self.found, file: &segment.file, first_row: span.rows };
@@ -125,13 +126,13 @@ impl Pass<'_> {
             checks::rows(R::TABLE, &batch, &mut place, &mut self.known)?;
         }
         if general {
-            self.listed(segment, &path, &span);
+            self.listed(segment, &span);
         }
         Ok(span.rows)
     }
 
-    fn listed(&mut self, segment: &Segment, path: &Path, span: &Span) {
-        let bytes = fs::metadata(path).map_or(0, |m| m.len() as i64);
+    fn listed(&mut self, segment: &Segment, span: &Span) {
+        let bytes = bytes_of(self.folder, &segment.file).unwrap_or(0);
         let pairs = [
             ("rows", segment.rows, span.rows),
             ("bytes", segment.bytes, bytes),
@@ -150,13 +151,18 @@ impl Pass<'_> {
     }
 }
 
+/// The size of a segment.
+pub(super) fn bytes_of(reel: &Folder, file: &str) -> io::Result<i64> {
+    let (table, name) = file.split_once('/').unwrap_or(("", file));
+    Ok(reel.folder(table)?.file(name)?.metadata()?.len() as i64)
+}
+
 /// The batches of a segment, with errors as text.
-pub(super) fn read(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch, String>>, String> {
-    let kind = fs::symlink_metadata(path).map_err(|e| e.to_string())?.file_type();
-    if !kind.is_file() {
-        return Err("not a regular file".into());
-    }
-    let mut reader = open_segment(path, &[]).map_err(|e| match e {
+pub(super) fn read(
+    reel: &Folder,
+    file: &str,
+) -> Result<impl Iterator<Item = Result<RecordBatch, String>> + use<>, String> {
+    let mut reader = open_segment(reel, file, &[]).map_err(|e| match e {
         crate::ReelError::BadSegment { why, .. } => why,
         other => other.to_string(),
     })?;

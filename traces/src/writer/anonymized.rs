@@ -11,6 +11,7 @@ use crate::{
         table::Row,
         tables::{self, Visitor},
     },
+    private::Folder,
     writer::TableWriter,
 };
 
@@ -31,24 +32,25 @@ pub fn anonymize(original: &Reel, output: &Path, key: &Key) -> Result<Manifest> 
     // The output segments are written below. This writer holds the lock and marks the reel as unfinished.
     let unfinished = Manifest { segments: BTreeMap::new(), ..manifest.clone() };
     let lock = ReelWriter::create(output, &unfinished, WriterOptions::default())?;
-    let mut copy = Copy { original, output, anonymizer, segments: BTreeMap::new() };
+    let folder = lock.folder()?.clone();
+    let mut copy = Copy { original, output: &folder, anonymizer, segments: BTreeMap::new() };
     let done = copy.all().and_then(|segments| {
         let mut manifest = manifest;
         manifest.cost.reel_bytes = segments.values().flatten().map(|s| s.bytes).sum();
         manifest.segments = segments;
-        manifest.write(output)?;
+        manifest.write(&folder)?;
         Ok(manifest)
     });
     drop(lock);
     done.inspect_err(|_| {
         // The first error is the one to report.
-        let _ = std::fs::remove_dir_all(output);
+        let _ = folder.remove_this_reel();
     })
 }
 
 struct Copy<'a> {
     original: &'a Reel,
-    output: &'a Path,
+    output: &'a Folder,
     anonymizer: Anonymizer,
     segments: BTreeMap<String, Vec<Segment>>,
 }
@@ -71,7 +73,7 @@ impl Copy<'_> {
         let mut rows = self.original.rows::<Tree>().collect::<Result<Vec<Tree>>>()?;
         rows.iter_mut().for_each(|row| self.anonymizer.row(row));
         rows.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut writer = TableWriter::new(self.output, WriterOptions::default());
+        let mut writer = TableWriter::new(Some(self.output), WriterOptions::default());
         for (order, row) in rows.into_iter().enumerate() {
             writer.push(Tree { order: order as i64, ..row })?;
         }
@@ -89,7 +91,7 @@ impl Visitor for Copy<'_> {
         if R::TABLE == Tree::TABLE || R::TABLE == Content::TABLE {
             return Ok(());
         }
-        let mut writer = TableWriter::new(self.output, AS_THEY_COME);
+        let mut writer = TableWriter::new(Some(self.output), AS_THEY_COME);
         for segment in 0..self.original.segments::<R>().len() {
             for row in self.original.segment_rows::<R>(segment) {
                 let mut row = row?;

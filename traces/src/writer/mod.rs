@@ -1,7 +1,7 @@
 //! Writes a reel in segments. A segment is collected in memory, sorted by time, written, synced and renamed into place, so
 //! a crash costs at most the open segments.
 //!
-//! In: rows and a manifest. Out: a reel. May use: `format`, `anonymize`, `reader`.
+//! In: rows and a manifest. Out: a reel. May use: `format`, `private`, `anonymize`, `reader`.
 //!
 //! * `table` and `chunks` write the segments of one table; `reserve` keeps disk space for the small tables;
 //! * [`causes`] fills in which operation caused a bio; [`rotate`] drops the oldest segments;
@@ -13,7 +13,7 @@ use std::{
     fs::{self, File},
     io,
     ops::Deref,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -35,6 +35,7 @@ use crate::{
         rows,
         table::Row,
     },
+    private::Folder,
     writer::causes::{Causes, OpKey},
 };
 
@@ -113,7 +114,6 @@ pub type Names = Arc<Mutex<Anonymizer>>;
 /// Writes a reel: a [`TableWriter`] per table, and the manifest at the end.
 #[derive(Debug)]
 pub struct ReelWriter {
-    path: PathBuf,
     /// Rotation has dropped all operations before this one.
     pub(crate) least_op: i64,
     /// Number of closed segments of `ops`, `block` and `bio` when the other tables were last closed.
@@ -231,11 +231,11 @@ macro_rules! each_table {
 mod copy;
 
 /// Creates the folder of a new reel.
-fn create_folder(path: &Path) -> Result<()> {
+fn create_folder(path: &Path) -> Result<Folder> {
     if path.symlink_metadata().is_ok() {
         return Err(ReelError::Exists { path: path.into() });
     }
-    let made = fs::create_dir(path).map_err(|e| {
+    let made = Folder::create(path).map_err(|e| {
         let told = match e.kind() {
             io::ErrorKind::NotFound => "its parent folder does not exist; create it first",
             io::ErrorKind::NotADirectory => "its parent is not a folder; name a path inside a folder",
@@ -260,20 +260,20 @@ impl ReelWriter {
         options: WriterOptions,
         names: Option<Names>,
     ) -> Result<Self> {
-        create_folder(path)?;
-        let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+        let folder = create_folder(path)?;
+        let lock = folder.to_file().map_err(ReelError::io(path, "opening the reel"))?;
         // Without lock support in the file system, a repair cannot be prevented; recording still works.
         let _ = lock.try_lock();
-        let mut writer = Self::tables(path, options, Some(lock));
+        let mut writer = Self::tables(Some(&folder), options, Some(lock));
         writer.names.clone_from(&names);
         if names.is_some() {
             each_table!(writer, t => t.names = names.clone());
         }
         writer.write_manifest(&Manifest { state: State::Recording, ..manifest.clone() }).inspect_err(|_| {
             // Best effort: an empty folder is not a reel, and would prevent the next attempt.
-            let _ = fs::remove_dir(path);
+            let _ = folder.remove_this_reel();
         })?;
-        writer.reserve = Reserve::new(path);
+        writer.reserve = Reserve::new(&folder);
         Ok(writer)
     }
 
@@ -283,46 +283,44 @@ impl ReelWriter {
     /// # Errors
     /// If another process writes the reel.
     pub fn beside(path: &Path) -> Result<Self> {
-        let lock = File::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+        let folder = Folder::open(path).map_err(ReelError::io(path, "opening the reel"))?;
+        let lock = folder.to_file().map_err(ReelError::io(path, "opening the reel"))?;
         if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
             return Err(ReelError::Write { path: path.into(), why: "another process is writing it".into() });
         }
-        Ok(Self::tables(path, WriterOptions::default(), Some(lock)))
+        Ok(Self::tables(Some(&folder), WriterOptions::default(), Some(lock)))
     }
 
-    fn tables(path: &Path, options: WriterOptions, lock: Option<File>) -> Self {
+    fn tables(folder: Option<&Folder>, options: WriterOptions, lock: Option<File>) -> Self {
         Self {
-            path: path.into(),
             least_op: 0,
             closed: 0,
             names: None,
             causes: Causes::default(),
             reserve: Reserve::default(),
             _lock: lock,
-            ops: TableWriter::new(path, options),
-            block: TableWriter::new(path, options),
-            bio: TableWriter::new(path, options),
-            cache: TableWriter::new(path, options),
-            tasks: TableWriter::new(path, options),
-            execs: TableWriter::new(path, options),
-            files: TableWriter::new(path, options),
-            fds: TableWriter::new(path, options),
-            maps: TableWriter::new(path, options),
-            file_names: TableWriter::new(path, options),
-            stops: TableWriter::new(path, options),
-            waits: TableWriter::new(path, options),
-            tree: TableWriter::new(path, options),
-            extents: TableWriter::new(path, options),
-            contents: TableWriter::new(path, options),
-            actions: TableWriter::new(path, options),
+            ops: TableWriter::new(folder, options),
+            block: TableWriter::new(folder, options),
+            bio: TableWriter::new(folder, options),
+            cache: TableWriter::new(folder, options),
+            tasks: TableWriter::new(folder, options),
+            execs: TableWriter::new(folder, options),
+            files: TableWriter::new(folder, options),
+            fds: TableWriter::new(folder, options),
+            maps: TableWriter::new(folder, options),
+            file_names: TableWriter::new(folder, options),
+            stops: TableWriter::new(folder, options),
+            waits: TableWriter::new(folder, options),
+            tree: TableWriter::new(folder, options),
+            extents: TableWriter::new(folder, options),
+            contents: TableWriter::new(folder, options),
+            actions: TableWriter::new(folder, options),
         }
     }
 
     /// A writer that writes nothing. Rows go to the tables' taps only.
     pub fn discarding() -> Self {
-        let none = Path::new("");
-        let options = WriterOptions::default();
-        let mut writer = Self::tables(none, options, None);
+        let mut writer = Self::tables(None, WriterOptions::default(), None);
         each_table!(writer, t => t.discard = true);
         writer
     }
@@ -330,8 +328,8 @@ impl ReelWriter {
     /// Writes this manifest to the reel, with mapped names if names are mapped.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
         match &self.names {
-            Some(names) => locked(names).manifest(manifest).write(&self.path),
-            None => manifest.write(&self.path),
+            Some(names) => locked(names).manifest(manifest).write(self.folder()?),
+            None => manifest.write(self.folder()?),
         }
     }
 
@@ -351,14 +349,17 @@ impl ReelWriter {
         if self.ops.discard {
             return Ok(tempfile::tempfile()?.into());
         }
-        let file = tempfile::tempfile_in(&self.path)?;
+        let file = self.folder().map_err(io::Error::other)?.unnamed_file()?;
         let left_out = self.ops.on_create.as_ref().map(|OnCreate(f)| f(&file));
         Ok(Scratch { file, _left_out: left_out })
     }
 
     /// The reel's folder.
-    pub fn path(&self) -> &Path {
-        &self.path
+    ///
+    /// # Errors
+    /// When this writer discards what it gets.
+    pub fn folder(&self) -> Result<&Folder> {
+        self.ops.reel()
     }
 
     /// Adds an operation that caused bios, which may refer to it.

@@ -1,9 +1,11 @@
 //! Disk space reserved for the end of a recording, so that a recording that fills the disk still ends with a complete
 //! reel.
 
-use std::{fs::File, path::Path};
+use std::fs::File;
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+
+use crate::private::Folder;
 
 /// Reserve for the manifest. The small tables written at the end get the same amount.
 const SHARE_BYTES: u64 = 64 << 10;
@@ -19,8 +21,8 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    pub(super) fn new(reel: &Path) -> Self {
-        let reserve = Self { file: tempfile::tempfile_in(reel).ok(), segments: 0 };
+    pub(super) fn new(reel: &Folder) -> Self {
+        let reserve = Self { file: reel.unnamed_file().ok(), segments: 0 };
         reserve.allocate();
         reserve
     }

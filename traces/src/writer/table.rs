@@ -1,11 +1,6 @@
 //! Writes one table of a reel, segment by segment.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use rustix::fs::{Advice, fadvise};
@@ -15,10 +10,10 @@ use crate::{
     ReelError, Result,
     format::{
         columns::{Builder, Order},
-        create,
         manifest::Segment,
         table::{Row, properties},
     },
+    private::Folder,
     reader::{next_batch, open_segment},
     writer::causes::OpKey,
 };
@@ -29,7 +24,8 @@ const ROW_BYTES_GUESS: i64 = 12;
 /// Writes one table.
 #[derive(Debug)]
 pub struct TableWriter<R: Row> {
-    pub(super) reel: PathBuf,
+    /// None of a table that is discarded.
+    pub(super) reel: Option<Folder>,
     pub(super) options: WriterOptions,
     pub(super) columns: R::Columns,
     /// Time of each waiting row. Sorted instead of the rows, because it is smaller.
@@ -71,9 +67,9 @@ impl<R> std::fmt::Debug for Tap<R> {
 }
 
 impl<R: Row> TableWriter<R> {
-    pub(crate) fn new(reel: &Path, options: WriterOptions) -> Self {
+    pub(crate) fn new(reel: Option<&Folder>, options: WriterOptions) -> Self {
         Self {
-            reel: reel.into(),
+            reel: reel.cloned(),
             options,
             columns: R::Columns::default(),
             times: Vec::new(),
@@ -206,9 +202,10 @@ impl<R: Row> TableWriter<R> {
     pub fn values_of(&self, column: &str) -> Result<i64> {
         let mut values = 0;
         for segment in &self.segments {
-            let path = self.reel.join(&segment.file);
+            let path = self.reel()?.path().join(&segment.file);
             let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
-            let file = File::open(&path).map_err(ReelError::io(&path, "opening the segment"))?;
+            let file =
+                self.folder()?.file(name_of(&segment.file)).map_err(ReelError::io(&path, "opening the segment"))?;
             let reader = SerializedFileReader::new(file).map_err(|e| bad(e.to_string()))?;
             for group in reader.metadata().row_groups() {
                 let chunk = group.columns().iter().find(|c| c.column_path().string() == column);
@@ -224,8 +221,9 @@ impl<R: Row> TableWriter<R> {
     pub(crate) fn replace(&mut self, index: usize, rows: &[R]) -> Result<()> {
         let file = self.segments[index].file.clone();
         if rows.is_empty() {
-            let path = self.reel.join(&file);
-            fs::remove_file(&path).map_err(ReelError::io(&path, "dropping the segment"))?;
+            let folder = self.folder()?;
+            let path = folder.path().join(name_of(&file));
+            folder.remove_file(name_of(&file)).map_err(ReelError::io(&path, "dropping the segment"))?;
             self.segments.remove(index);
             return Ok(());
         }
@@ -237,7 +235,7 @@ impl<R: Row> TableWriter<R> {
 
     /// A writer for these rows only, which are sorted and have ids.
     fn apart(&self, rows: &[R]) -> Self {
-        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
+        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(self.reel.as_ref(), self.options) };
         for row in rows {
             row.append(&mut apart.columns, apart.times.len());
             apart.times.push(row.time_ns());
@@ -245,22 +243,31 @@ impl<R: Row> TableWriter<R> {
         apart
     }
 
-    /// Writes sorted rows with ids to `path`, as the future segment `file`.
-    pub(crate) fn write_rows(&self, path: &Path, file: &str, rows: &[R]) -> Result<Segment> {
-        let bytes = self.apart(rows).write_segment(path, None)?;
+    /// Writes rows, which are sorted and have their ids, into `folder` as what will be the segment `file`.
+    pub(crate) fn write_rows(&self, folder: &Folder, file: &str, rows: &[R]) -> Result<Segment> {
+        let bytes = self.apart(rows).write_segment(folder, name_of(file), None)?;
         Ok(span_of(file.into(), bytes, rows))
     }
 
     /// The reel's folder.
-    pub(crate) fn reel(&self) -> &Path {
-        &self.reel
+    pub(crate) fn reel(&self) -> Result<&Folder> {
+        let why =
+            || ReelError::Write { path: R::TABLE.into(), why: "the table is discarded, and has no folder".into() };
+        self.reel.as_ref().ok_or_else(why)
+    }
+
+    /// The table's folder, which is there once a segment has been closed.
+    pub(crate) fn folder(&self) -> Result<Folder> {
+        let reel = self.reel()?;
+        reel.folder(R::TABLE).map_err(ReelError::io(&reel.path().join(R::TABLE), "opening the table's folder"))
     }
 
     /// The rows of a closed segment.
     pub(crate) fn rows_of(&self, index: usize) -> Result<Vec<R>> {
-        let path = self.reel.join(&self.segments[index].file);
+        let (reel, file) = (self.reel()?, &self.segments[index].file);
+        let path = reel.path().join(file);
         let mut rows = Vec::new();
-        let mut reader = open_segment(&path, &[])?;
+        let mut reader = open_segment(reel, file, &[])?;
         while let Some(batch) = next_batch(&mut reader) {
             batch
                 .and_then(|b| R::read(&b, &mut rows))
@@ -332,7 +339,7 @@ impl<R: Row> TableWriter<R> {
             return self.remove_apart(name);
         }
         rows.sort_by_key(Row::time_ns);
-        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(&self.reel, self.options) };
+        let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(self.reel.as_ref(), self.options) };
         for mut row in rows {
             if let Some(names) = &self.names {
                 locked(names).row(&mut row);
@@ -344,38 +351,38 @@ impl<R: Row> TableWriter<R> {
     }
 
     pub(super) fn remove_apart(&self, name: &str) -> Result<()> {
-        let path = self.reel.join(R::TABLE).join(name);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(ReelError::io(&path, "removing the segment")(e)),
+        let reel = self.reel()?;
+        let removed = reel.folder(R::TABLE).and_then(|folder| folder.remove_file(name));
+        match removed {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(ReelError::io(&reel.path().join(R::TABLE).join(name), "removing the segment")(e))
+            }
             _ => Ok(()),
         }
     }
 
     /// Writes the waiting rows as the file `name`, completely or not at all. Returns its size.
     pub(super) fn put_segment(&mut self, name: &str, order: Order<'_>) -> Result<i64> {
-        let dir = self.reel.join(R::TABLE);
-        match fs::create_dir(&dir) {
-            // Does not create the folders above: if somebody removed the reel, this must fail.
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(ReelError::io(&dir, "creating the table's folder")(e));
-            }
-            _ => {}
-        }
-        let path = self.reel.join(name);
-        let tmp = path.with_extension("parquet.tmp");
-        let bytes = self.write_segment(&tmp, order).inspect_err(|_| {
+        let reel = &self.reel()?.clone();
+        let dir = reel.path().join(R::TABLE);
+        // In the reel's open folder: if somebody has removed that, this fails, and a folder put in its place gets nothing.
+        let folder = reel.folder_or_create(R::TABLE).map_err(ReelError::io(&dir, "creating the table's folder"))?;
+        let name = name_of(name);
+        let tmp = format!("{name}.tmp");
+        let bytes = self.write_segment(&folder, &tmp, order).inspect_err(|_| {
             // Best effort: on a full disk, this frees space for the manifest. The folder goes if it is empty.
-            let _ = fs::remove_file(&tmp).and_then(|()| fs::remove_dir(&dir));
+            let _ = folder.remove_file(&tmp).and_then(|()| reel.remove_folder(R::TABLE));
         })?;
-        fs::rename(&tmp, &path).map_err(ReelError::io(&path, "putting the segment in place"))?;
+        folder.rename(&tmp, name).map_err(ReelError::io(&dir.join(name), "putting the segment in place"))?;
         // The name must survive a crash of the machine too.
-        File::open(&dir).and_then(|d| d.sync_all()).map_err(ReelError::io(&dir, "syncing the table's folder"))?;
+        folder.sync().map_err(ReelError::io(&dir, "syncing the table's folder"))?;
         Ok(bytes)
     }
 
-    fn write_segment(&mut self, tmp: &Path, order: Order<'_>) -> Result<i64> {
+    fn write_segment(&mut self, folder: &Folder, name: &str, order: Order<'_>) -> Result<i64> {
+        let tmp = &folder.path().join(name);
         let bad = |why: String| ReelError::Write { path: tmp.into(), why };
-        let file = create::anew(tmp).map_err(ReelError::io(tmp, "creating the segment"))?;
+        let file = folder.replace_file(name).map_err(ReelError::io(tmp, "creating the segment"))?;
         let left_out = self.on_create.as_ref().map(|OnCreate(f)| f(&file));
         let properties = properties::<R>(&mut self.columns, order)?;
         let rows = self.times.len();
@@ -386,6 +393,11 @@ impl<R: Row> TableWriter<R> {
         drop(left_out);
         Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
     }
+}
+
+/// A segment's name in its table's folder.
+pub(super) fn name_of(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
 }
 
 /// Row numbers ordered by time. Rows of the same time keep their order of arrival.

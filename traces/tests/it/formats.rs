@@ -3,9 +3,10 @@
 use std::{fs, path::Path, process::Command};
 
 use ioreel_traces::{
-    Manifest, Reel,
+    Manifest, Reel, ReelWriter, WriterOptions,
     export::{fio, table},
     import::{self, csv},
+    manifest::Kind,
     rows::{Block, Exec, File, Op, Task},
     validate::validate,
 };
@@ -47,12 +48,67 @@ fn brief(reel: &Reel) -> Vec<Brief> {
     reel.read::<Op>().unwrap().into_iter().map(row).collect()
 }
 
+fn version(version: u32) -> fio::Options {
+    fio::Options { version, ..fio::Options::default() }
+}
+
+/// fio writes to what its log names: nothing of the recorded machine may be there, however the reel spells it.
+#[test]
+fn a_log_names_no_file_and_no_device_of_the_recorded_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = "fio version 2 iolog\n".to_owned()
+        + &["/etc/passwd", "../../etc/passwd", "/a/../../etc/shadow", "etc//./motd"]
+            .map(|f| format!("{f} add\n{f} open\n{f} write 0 4096\n"))
+            .concat();
+    let reel = made(dir.path(), "evil", &log, import::fio::import).unwrap();
+    let disk =
+        ["/dev/sda", "/dev/sdb"].map(|path| File { kind: "block".into(), path: Some(path.into()), ..File::default() });
+    let path = dir.path().join("disks.reel");
+    let manifest = Manifest::new(Kind::Synthetic, "synthetic");
+    let mut writer = ReelWriter::create(&path, &manifest, WriterOptions::default()).unwrap();
+    for (file, disk) in (0..).zip(disk) {
+        writer.files.push(File { file, ..disk }).unwrap();
+        let (offset_bytes, ret) = (Some(0), Some(512));
+        writer.ops.push(Op { op: "pwrite64".into(), file: Some(file), offset_bytes, ret, ..Op::default() }).unwrap();
+    }
+    writer.close(manifest).unwrap();
+    let names = |log: &Path| {
+        let text = fs::read_to_string(log).unwrap();
+        let lines = text.lines().filter(|l| l.ends_with(" add"));
+        lines.map(|l| l.split(' ').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let at = |name: &str| dir.path().join(name);
+    // Beside the log, unless a folder is named.
+    let told = fio::export(&reel, &at("job.log"), &version(3)).unwrap();
+    assert_eq!(
+        names(&at("job.log")),
+        ["etc/passwd", "etc/motd"].map(|f| format!("{}/job.files/{f}", dir.path().display()))
+    );
+    assert_eq!(told.left_out["a path that leads out of --root"], 2);
+    let options = fio::Options { root: Some("/srv/x".into()), ..version(3) };
+    fio::export(&reel, &at("other.log"), &options).unwrap();
+    assert_eq!(names(&at("other.log")), ["/srv/x/etc/passwd", "/srv/x/etc/motd"]);
+    // Devices by their names only.
+    let disks = Reel::open(&path).unwrap();
+    let told = fio::export(&disks, &at("none.log"), &version(3)).unwrap();
+    assert!(names(&at("none.log")).is_empty());
+    assert_eq!(told.left_out["a block device without --device-map"], 2);
+    let devices = [("/dev/sda".to_owned(), "/dev/loop7".into())].into();
+    fio::export(&disks, &at("one.log"), &fio::Options { devices, ..version(3) }).unwrap();
+    assert_eq!(names(&at("one.log")), ["/dev/loop7"]);
+    for root in ["/srv/a b", "/srv/a\nx"] {
+        let options = fio::Options { root: Some(root.into()), ..version(3) };
+        let refused = fio::export(&reel, &at("refused.log"), &options).unwrap_err().to_string();
+        assert!(refused.contains("without blanks") && !at("refused.log").exists(), "{refused}");
+    }
+}
+
 /// Several files had one name in turn: fio ends by an assertion when it is told to open a name that is open.
 #[test]
 fn a_name_is_opened_once_in_a_log() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
-    fio::export(&Reel::open("samples/mail.reel").unwrap(), &log, 3).unwrap();
+    fio::export(&Reel::open("samples/mail.reel").unwrap(), &log, &version(3)).unwrap();
     let text = fs::read_to_string(&log).unwrap();
     let mut names: Vec<&str> = text.lines().filter(|l| l.ends_with(" open")).collect();
     let all = names.len();
@@ -81,7 +137,7 @@ fn a_log_of_fio_becomes_calls_and_a_log_again() {
     assert_eq!(brief(&reel), expected);
     for version in [2, 3] {
         let log = dir.path().join(format!("out.{version}"));
-        let told = fio::export(&reel, &log, version).unwrap();
+        let told = fio::export(&reel, &log, &self::version(version)).unwrap();
         assert_eq!((told.operations, told.left_out.values().sum::<i64>()), (5, 4));
         let text = fs::read_to_string(&log).unwrap();
         assert!(text.starts_with(&format!("fio version {version} iolog\n")));
@@ -93,7 +149,7 @@ fn a_log_of_fio_becomes_calls_and_a_log_again() {
         };
         assert_eq!(io(&again), io(&reel), "{text}");
     }
-    let refused = fio::export(&reel, &dir.path().join("out.2"), 2).unwrap_err().to_string();
+    let refused = fio::export(&reel, &dir.path().join("out.2"), &version(2)).unwrap_err().to_string();
     assert!(refused.contains("already exists"), "{refused}");
 }
 

@@ -8,6 +8,7 @@ mod doc;
 mod formats;
 mod fuzz;
 mod perfetto;
+mod private;
 mod reel;
 mod samples;
 mod validate;

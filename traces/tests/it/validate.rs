@@ -357,7 +357,8 @@ fn a_manifest_is_not_written_through_a_link() {
     fs::create_dir(&reel).unwrap();
     fs::write(&other, "untouched").unwrap();
     std::os::unix::fs::symlink(&other, reel.join("manifest.json.tmp")).unwrap();
-    ioreel_traces::Manifest::default().write(&reel).unwrap();
+    let folder = ioreel_traces::private::Folder::open(&reel).unwrap();
+    ioreel_traces::Manifest::default().write(&folder).unwrap();
     assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
     assert!(fs::symlink_metadata(reel.join("manifest.json")).unwrap().is_file());
 }

@@ -1,11 +1,13 @@
 //! Writes frames to a file: H.264 with ffmpeg if installed, otherwise animated PNG.
 
 use std::{
-    fs::File,
     io::{BufWriter, Read, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
+
+use ioreel_traces::private::Output;
 
 use crate::{PlotError, Result};
 
@@ -41,8 +43,8 @@ impl Format {
 
 /// Writes a movie.
 pub(super) enum Encoder {
-    Mp4 { ffmpeg: Child, path: PathBuf },
-    Apng { writer: png::Writer<BufWriter<File>>, path: PathBuf },
+    Mp4 { ffmpeg: Child, output: Output },
+    Apng { writer: png::Writer<BufWriter<std::fs::File>>, output: Output },
 }
 
 fn failed(path: &Path, why: impl std::fmt::Display) -> PlotError {
@@ -53,34 +55,33 @@ impl Encoder {
     /// Starts a file of `frames` RGB frames.
     pub(super) fn start(format: Format, path: &Path, width: u32, height: u32, frames: u32) -> Result<Self> {
         let rate = format.frames_per_s();
+        let output = Output::replace(path).map_err(|e| failed(path, e))?;
+        let file = output.file().as_fd().try_clone_to_owned().map_err(|e| failed(path, e))?;
         match format {
             Format::Mp4 => {
-                // ffmpeg would parse a name with a leading dash as an option, and one with a colon as a protocol.
-                let mut target = std::ffi::OsString::from("file:");
-                target.push(path);
                 let ffmpeg = Command::new("ffmpeg")
                     .args(["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"])
                     .args(["-s", &format!("{width}x{height}"), "-r", &rate.to_string(), "-i", "-"])
                     .args(["-an", "-c:v", "libx264", "-preset", "superfast", "-tune", "animation", "-crf", "20"])
                     .args(["-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4"])
-                    .arg(target)
+                    // The open file, however its name may have changed; ffmpeg opens it a second time to move its index.
+                    .arg("file:/proc/self/fd/1")
                     .stdin(Stdio::piped())
-                    .stdout(Stdio::null())
+                    .stdout(file)
                     .stderr(Stdio::piped())
                     .spawn()
                     .map_err(|e| failed(path, format_args!("starting ffmpeg: {e}")))?;
-                Ok(Self::Mp4 { ffmpeg, path: path.into() })
+                Ok(Self::Mp4 { ffmpeg, output })
             }
             Format::Apng => {
-                let file = File::create(path).map_err(|e| failed(path, e))?;
-                let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
+                let mut encoder = png::Encoder::new(BufWriter::new(file.into()), width, height);
                 encoder.set_color(png::ColorType::Rgb);
                 encoder.set_depth(png::BitDepth::Eight);
                 encoder.set_compression(png::Compression::Fast);
                 encoder.set_animated(frames, 0).map_err(|e| failed(path, e))?;
                 encoder.set_frame_delay(1, rate as u16).map_err(|e| failed(path, e))?;
                 let writer = encoder.write_header().map_err(|e| failed(path, e))?;
-                Ok(Self::Apng { writer, path: path.into() })
+                Ok(Self::Apng { writer, output })
             }
         }
     }
@@ -88,29 +89,37 @@ impl Encoder {
     /// Writes the next frame, RGB row by row.
     pub(super) fn frame(&mut self, rgb: &[u8]) -> Result<()> {
         match self {
-            Self::Mp4 { ffmpeg, path } => {
+            Self::Mp4 { ffmpeg, output } => {
                 let sent = ffmpeg.stdin.as_mut().map(|pipe| pipe.write_all(rgb));
                 match sent {
                     Some(Ok(())) => Ok(()),
                     // ffmpeg has exited; its message says why.
-                    _ => Err(failed(path, last_words(ffmpeg))),
+                    _ => Err(failed(output.path(), last_words(ffmpeg))),
                 }
             }
-            Self::Apng { writer, path } => writer.write_image_data(rgb).map_err(|e| failed(path, e)),
+            Self::Apng { writer, output } => writer.write_image_data(rgb).map_err(|e| failed(output.path(), e)),
         }
     }
 
     /// Completes the file.
     pub(super) fn finish(self) -> Result<()> {
-        match self {
-            Self::Mp4 { mut ffmpeg, path } => {
+        let output = match self {
+            Self::Mp4 { mut ffmpeg, output } => {
                 drop(ffmpeg.stdin.take());
                 let said = last_words(&mut ffmpeg);
-                let status = ffmpeg.wait().map_err(|e| failed(&path, e))?;
-                if status.success() { Ok(()) } else { Err(failed(&path, said)) }
+                let status = ffmpeg.wait().map_err(|e| failed(output.path(), e))?;
+                if !status.success() {
+                    return Err(failed(output.path(), said));
+                }
+                output
             }
-            Self::Apng { writer, path } => writer.finish().map_err(|e| failed(&path, e)),
-        }
+            Self::Apng { writer, output } => {
+                writer.finish().map_err(|e| failed(output.path(), e))?;
+                output
+            }
+        };
+        let path = output.path().to_owned();
+        output.keep().map_err(|e| failed(&path, e))
     }
 }
 

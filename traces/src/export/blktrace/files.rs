@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -10,7 +9,8 @@ use std::{
 use crate::{
     ReelError,
     blktrace::Record,
-    export::{ExportError, Result, create},
+    export::{ExportError, Result, create, keep},
+    private::{Folder, Output},
 };
 
 /// Maximum CPU number. A larger number is not a CPU.
@@ -21,9 +21,9 @@ pub(super) struct Files {
     output: PathBuf,
     folder: bool,
     dump: bool,
-    open: BTreeMap<(String, u32), (PathBuf, BufWriter<File>)>,
+    open: BTreeMap<(String, u32), BufWriter<Output>>,
     /// Empty files, created because blkparse stops at the first missing CPU.
-    fillers: Vec<PathBuf>,
+    fillers: Vec<Output>,
 }
 
 impl Files {
@@ -33,7 +33,7 @@ impl Files {
             return Err(ExportError::refused(output, "a dump is one file, not a folder; name a file"));
         }
         if folder {
-            fs::create_dir_all(output).map_err(ReelError::io(output, "making the folder"))?;
+            Folder::open_or_create(output).map_err(ReelError::io(output, "making the folder"))?;
         }
         Ok(Self { output: output.into(), folder, dump, open: BTreeMap::new(), fillers: Vec::new() })
     }
@@ -58,11 +58,11 @@ impl Files {
                 ));
             }
             let file = create(&path)?;
-            self.open.insert(key.clone(), (path, BufWriter::with_capacity(256 * 1024, file)));
+            self.open.insert(key.clone(), BufWriter::with_capacity(256 * 1024, file));
         }
-        if let Some((path, file)) = self.open.get_mut(&key) {
+        if let Some(file) = self.open.get_mut(&key) {
             let written = file.write_all(&record.to_bytes()).and_then(|()| file.write_all(payload));
-            written.map_err(ReelError::io(&*path, "writing the trace"))?;
+            written.map_err(ReelError::io(file.get_ref().path(), "writing the trace"))?;
         }
         Ok(())
     }
@@ -85,11 +85,12 @@ impl Files {
         Ok(name.into())
     }
 
-    /// Completes the files and returns their names.
-    pub(super) fn finish(&mut self) -> Result<Vec<PathBuf>> {
+    /// Completes the files and tells their names. Without this, they are removed again.
+    pub(super) fn finish(mut self) -> Result<Vec<PathBuf>> {
         let mut highest: BTreeMap<String, u32> = BTreeMap::new();
-        for ((trace, cpu), (path, file)) in &mut self.open {
-            file.flush().map_err(ReelError::io(&*path, "writing the trace"))?;
+        for ((trace, cpu), file) in &mut self.open {
+            let written = file.flush();
+            written.map_err(ReelError::io(file.get_ref().path(), "writing the trace"))?;
             highest.insert(trace.clone(), *cpu);
         }
         if !self.dump {
@@ -102,18 +103,20 @@ impl Files {
                         name.push(format!(".blktrace.{missing}"));
                         name.into()
                     };
-                    create(&path)?;
-                    self.fillers.push(path);
+                    self.fillers.push(create(&path)?);
                 }
             }
         }
-        Ok(self.open.values().map(|(path, _)| path.clone()).chain(self.fillers.clone()).collect())
-    }
-
-    /// Removes what was written, as far as possible.
-    pub(super) fn remove(&mut self) {
-        for path in self.open.values().map(|(path, _)| path).chain(&self.fillers) {
-            let _ = fs::remove_file(path);
+        let mut paths = Vec::new();
+        for file in self.open.into_values() {
+            let path = file.get_ref().path().to_owned();
+            keep(file.into_inner().map_err(|e| ReelError::io(&path, "writing the trace")(e.into_error()))?)?;
+            paths.push(path);
         }
+        for filler in self.fillers {
+            paths.push(filler.path().to_owned());
+            keep(filler)?;
+        }
+        Ok(paths)
     }
 }

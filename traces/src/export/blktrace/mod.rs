@@ -49,16 +49,9 @@ pub fn export(reel: &Reel, output: &Path, dump: bool) -> Result<Exported> {
     let mut exported = Exported::default();
     let done =
         if exact { give_back(reel, &mut files, &mut exported) } else { synth::make(reel, &mut files, &mut exported) };
-    match done.and_then(|()| files.finish()) {
-        Ok(paths) => {
-            exported.files = paths;
-            Ok(exported)
-        }
-        Err(e) => {
-            files.remove();
-            Err(e)
-        }
-    }
+    done?;
+    exported.files = files.finish()?;
+    Ok(exported)
 }
 
 /// Writes the original records of an imported trace.

@@ -8,7 +8,6 @@ mod trace;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
     io::BufWriter,
     path::Path,
 };
@@ -19,6 +18,7 @@ use crate::{
         manifest::dev_name,
         rows::{self, Bio, Block, Op, Task},
     },
+    private::Output,
 };
 
 use super::{ExportError, Result};
@@ -70,16 +70,14 @@ pub fn export(reel: &Reel, output: &Path, options: &Options) -> Result<Exported>
             "no calls and no requests in this window; widen --from and --to",
         ));
     }
-    let file = super::create(output)?;
-    let done = Writer::new(reel, file, options, choice).and_then(Writer::all);
-    done.map_err(|fault| {
-        // Best effort: a partial trace looks like a complete one.
-        let _ = std::fs::remove_file(output);
-        match fault {
-            Fault::Read(e) => e.into(),
+    let mut file = super::create(output)?;
+    let exported =
+        Writer::new(reel, &mut file, options, choice).and_then(Writer::all).map_err(|fault| match fault {
+            Fault::Read(e) => ExportError::from(e),
             Fault::Write(e) => ReelError::io(output, "writing the trace")(e).into(),
-        }
-    })
+        })?;
+    super::keep(file)?;
+    Ok(exported)
 }
 
 /// A failure to read the reel or to write the trace.
@@ -173,7 +171,7 @@ struct Writer<'a> {
     reel: &'a Reel,
     options: &'a Options,
     choice: Choice,
-    trace: Trace<BufWriter<File>>,
+    trace: Trace<BufWriter<&'a mut Output>>,
     tasks: HashMap<i64, Task>,
     paths: HashMap<i64, crate::Text>,
     processes: HashMap<i32, u64>,
@@ -186,7 +184,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(reel: &'a Reel, file: File, options: &'a Options, choice: Choice) -> Result<Self, Fault> {
+    fn new(reel: &'a Reel, file: &'a mut Output, options: &'a Options, choice: Choice) -> Result<Self, Fault> {
         let tasks = reel.rows::<Task>().map(|t| t.map(|t| (t.task_id, t))).collect::<crate::Result<_>>()?;
         let mut paths = HashMap::new();
         for file in reel.rows::<rows::File>() {

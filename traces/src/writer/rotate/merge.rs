@@ -1,17 +1,10 @@
 //! Merges small segments. A rotating reel closes referenced tables as often as the tables that refer to them, and a
 //! Parquet file of three rows takes 5 KB.
 
-use std::{
-    fs::{self, File},
-    path::Path,
-};
-
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-
 use crate::{
     ReelError, ReelWriter, Result,
     format::{manifest::Segment, table::Row},
-    writer::TableWriter,
+    writer::{TableWriter, table::name_of},
 };
 
 /// A segment with fewer rows is small.
@@ -39,15 +32,15 @@ fn merge<R: Row>(table: &mut TableWriter<R>) -> Result<()> {
         rows.extend(table.rows_of(*i)?);
     }
     rows.sort_by_key(Row::time_ns);
-    let dir = table.reel().join(R::TABLE);
-    let next = table.reel().join(format!("{}.tmp", R::TABLE));
+    let next = format!("{}.tmp", R::TABLE);
     let file = table.segments[last].file.clone();
-    let gone: Vec<String> = small.iter().map(|i| table.segments[*i].file.clone()).collect();
-    let merged = put(table, &dir, &next, &file, &gone, &rows);
+    let gone: Vec<&str> = small.iter().map(|i| name_of(&table.segments[*i].file)).collect();
+    let reel = table.reel()?;
+    let merged = put(table, &next, &file, &gone, &rows);
     // After the exchange, this folder contains the old segments.
-    let removed = fs::remove_dir_all(&next);
+    let removed = reel.remove_reel(&next);
     let Some(merged) = merged? else { return Ok(()) };
-    removed.map_err(ReelError::io(&next, "removing the merged segments"))?;
+    removed.map_err(ReelError::io(&table.reel()?.path().join(&next), "removing the merged segments"))?;
     table.segments[last] = merged;
     let mut i = 0;
     table.segments.retain(|_| {
@@ -59,30 +52,20 @@ fn merge<R: Row>(table: &mut TableWriter<R>) -> Result<()> {
 }
 
 /// Replaces the table's folder by one with the merged segment and links to all other files except `gone`.
-fn put<R: Row>(
-    table: &TableWriter<R>,
-    dir: &Path,
-    next: &Path,
-    file: &str,
-    gone: &[String],
-    rows: &[R],
-) -> Result<Option<Segment>> {
-    fs::create_dir(next).map_err(ReelError::io(next, "creating the table's next folder"))?;
-    let listing = fs::read_dir(dir).map_err(ReelError::io(dir, "listing the table's folder"))?;
-    for entry in listing {
-        let name = entry.map_err(ReelError::io(dir, "listing the table's folder"))?.file_name();
-        let path = format!("{}/{}", R::TABLE, name.to_string_lossy());
-        if !gone.contains(&path) && fs::hard_link(dir.join(&name), next.join(&name)).is_err() {
+fn put<R: Row>(table: &TableWriter<R>, next: &str, file: &str, gone: &[&str], rows: &[R]) -> Result<Option<Segment>> {
+    let (reel, old) = (table.reel()?, table.folder()?);
+    let path = reel.path().join(next);
+    let new = reel.create_folder(next).map_err(ReelError::io(&path, "creating the table's next folder"))?;
+    for entry in old.entries().map_err(ReelError::io(old.path(), "listing the table's folder"))? {
+        if !gone.iter().any(|g| entry.name == *g) && old.link(&entry.name, &new).is_err() {
             return Ok(None);
         }
     }
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let path = next.join(name);
-    let segment = table.write_rows(&path, file, rows)?;
-    File::open(next).and_then(|d| d.sync_all()).map_err(ReelError::io(next, "syncing the table's next folder"))?;
-    if renameat_with(CWD, next, CWD, dir, RenameFlags::EXCHANGE).is_err() {
+    let segment = table.write_rows(&new, file, rows)?;
+    new.sync().map_err(ReelError::io(&path, "syncing the table's next folder"))?;
+    if reel.exchange(next, R::TABLE).is_err() {
         return Ok(None);
     }
-    File::open(table.reel()).and_then(|d| d.sync_all()).map_err(ReelError::io(table.reel(), "syncing the reel"))?;
+    reel.sync().map_err(ReelError::io(reel.path(), "syncing the reel"))?;
     Ok(Some(segment))
 }
