@@ -178,12 +178,8 @@ fn make_evil(value: &mut Value) {
     }
 }
 
-/// No word of a reel forges a line, controls the terminal or turns the direction of writing, whatever command prints it.
-#[test]
-fn no_word_of_a_reel_disturbs_what_is_printed() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = sample(dir.path());
-    std::fs::remove_dir_all(&path).unwrap();
+/// A reel of evil words.
+fn evil_sample(path: &Path) {
     let evil = || EVIL.into();
     let mut m = Manifest {
         devices: vec![Device { dev: 8 << 20, name: evil(), backing_file: Some(evil()), ..Device::default() }],
@@ -199,7 +195,7 @@ fn no_word_of_a_reel_disturbs_what_is_printed() {
     m.mounts.push(Mount { sb_dev: 1 << 20, fstype: evil(), mountpoint: evil(), source: evil(), ..Mount::default() });
     m.ledger.insert(evil(), Ledger { seen: 10, written: 4, lost: 5, filtered: 1 });
     m.left_out.insert(evil(), 1);
-    let mut w = ReelWriter::create(&path, &m, WriterOptions::default()).unwrap();
+    let mut w = ReelWriter::create(path, &m, WriterOptions::default()).unwrap();
     let words = |op: &str, ret| Op {
         op: op.into(),
         source: EVIL.into(),
@@ -236,6 +232,15 @@ fn no_word_of_a_reel_disturbs_what_is_printed() {
         .unwrap();
     w.bio.push(Bio { dev: 8 << 20, len_bytes: 512, op: EVIL.into(), class: EVIL.into(), ..Bio::default() }).unwrap();
     w.close(m).unwrap();
+}
+
+/// No word of a reel forges a line, controls the terminal or turns the direction of writing, whatever command prints it.
+#[test]
+fn no_word_of_a_reel_disturbs_what_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    std::fs::remove_dir_all(&path).unwrap();
+    evil_sample(&path);
     let manifest = path.join("manifest.json");
     let plain = std::fs::read_to_string(&manifest).unwrap();
     let mut worse: Value = serde_json::from_str(&plain).unwrap();
