@@ -7,6 +7,7 @@ use output::tell;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use privileges::Privileges;
 
 mod anonymize;
 mod columns;
@@ -22,6 +23,7 @@ mod mark;
 mod names;
 mod output;
 mod plot;
+mod privileges;
 mod quantity;
 #[cfg(feature = "capture")]
 mod record;
@@ -124,6 +126,17 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether the command loads probes. All others run without capabilities.
+    fn loads_probes(&self) -> bool {
+        match self {
+            #[cfg(feature = "capture")]
+            Self::Record(_) | Self::Top(_) | Self::Doctor(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Restores SIGPIPE, so that `ioreel info x.reel | head` ends quietly. Rust ignores the signal, and printing would
 /// panic.
 fn restore_sigpipe() {
@@ -143,8 +156,21 @@ fn small_stack_bytes() -> Option<u64> {
 }
 
 fn main() -> ExitCode {
+    let privileges = Privileges::at_start();
     let cli = Cli::parse();
     logger::init(cli.verbose);
+    let narrowed = privileges.and_then(|p| {
+        if cli.command.loads_probes() { p.use_for_probes() } else { p.drop_all() }?;
+        Ok(p)
+    });
+    #[cfg_attr(not(feature = "capture"), expect(unused_variables, reason = "only recorders ask for it"))]
+    let privileges = match narrowed {
+        Ok(privileges) => privileges,
+        Err(e) => {
+            tell!("ioreel: dropping capabilities: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
     if let Some(bytes) = small_stack_bytes() {
         tell!(
             "ioreel: the stack limit of {} KiB is too small; raise it (ulimit -s 8192, as root if that is refused)",
@@ -159,9 +185,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "capture")]
         Command::Doctor(args) => doctor::run(args),
         #[cfg(feature = "capture")]
-        Command::Record(args) => record::run(*args),
+        Command::Record(args) => record::run(*args, privileges.caller()),
         #[cfg(feature = "capture")]
-        Command::Top(args) => top::run(args),
+        Command::Top(args) => top::run(args, privileges.caller()),
         #[cfg(feature = "capture")]
         Command::Mark(args) => mark::run(args),
         Command::Info(args) => info::run(args),

@@ -21,7 +21,7 @@ use ioreel_capture::{
     CaptureError,
     probes::{
         filter::Filter,
-        session::{Content, DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
+        session::{Caller, Content, DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
     },
     record::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
 };
@@ -262,7 +262,7 @@ fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
 }
 
 /// Runs `ioreel record`.
-pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args, caller: Option<Caller>) -> anyhow::Result<ExitCode> {
     // Before the daemon changes its working directory and leaves the terminal: paths are relative to this one, and
     // errors are still seen.
     let filter = Filter::new(&args.path, &args.comm, &args.uid, &args.op, args.min_latency)?;
@@ -271,7 +271,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         args.output = daemon.reel();
     }
     let (strict, output) = (args.life.strict, args.output.clone());
-    let config = config(args, filter, daemon)?;
+    let config = Config { caller, ..config(args, filter, daemon)? };
     let recorded = record(&config);
     if config.observer.is_some() {
         // Messages start on a clean line.

@@ -13,7 +13,10 @@ use std::{
 use anyhow::Context;
 use ioreel_capture::{
     monitor::live::{Entry, Live, View, Work},
-    probes::{filter::Filter, session::Targets},
+    probes::{
+        filter::Filter,
+        session::{Caller, Targets},
+    },
 };
 use serde::Serialize;
 
@@ -136,12 +139,12 @@ impl Line {
 }
 
 /// Runs `ioreel top`.
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args, caller: Option<Caller>) -> anyhow::Result<ExitCode> {
     args.pid.iter().try_for_each(|pid| ioreel_capture::host::expect_process(*pid))?;
     let on_terminal = args.once || stdout().is_terminal();
     anyhow::ensure!(on_terminal, "standard output is not a terminal; use `ioreel top --once`");
     let target = if args.pid.is_empty() { Targets::All } else { Targets::Processes(args.pid) };
-    let mut live = Live::start(target, Filter::default())?;
+    let mut live = Live::start(target, Filter::default(), caller)?;
     if args.once {
         sleep(args.interval);
         let view = live.look();

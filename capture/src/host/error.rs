@@ -120,6 +120,15 @@ pub enum CaptureError {
         /// The process of the thread.
         tgid: u32,
     },
+    /// More than the caller of a recorder with capabilities of its file may record.
+    #[error(
+        "{option}: this program has its capabilities from its file (setcap), and then records only the operations of its \
+         caller's own processes; run it as root"
+    )]
+    NotCallers {
+        /// The option that asks for more.
+        option: String,
+    },
     /// Less space is free at the start than `--min-free` requires.
     #[error(
         "--min-free: the file system of the reel has only {free_bytes} bytes free; use a smaller --min-free, or write the reel elsewhere"

@@ -299,6 +299,18 @@ pub(crate) fn c_path(path: &str) -> Option<CString> {
     CString::new(text::to_bytes(path)).ok()
 }
 
+/// Whether this process may look into that one, as ptrace(2) has it.
+///
+/// # Errors
+/// It may not: the other belongs to another user, or has more rights.
+pub fn expect_own_process(pid: u32) -> Result<(), CaptureError> {
+    match fs::read_link(format!("/proc/{pid}/cwd")) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(CaptureError::NoProcess { pid }),
+        Err(_) => Err(CaptureError::NotCallers { option: format!("--pid {pid}") }),
+    }
+}
+
 /// Checks that `pid` is a running process.
 ///
 /// # Errors

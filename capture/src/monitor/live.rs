@@ -26,7 +26,7 @@ use crate::{
     pipeline::{Message, Pipeline, settle::drain},
     probes::{
         filter::Filter,
-        session::{Plan, Session, Storage, Targets},
+        session::{Caller, Plan, Session, Storage, Targets},
     },
 };
 
@@ -246,6 +246,14 @@ pub fn signal() -> Option<i32> {
     signals::take().map(|s| s.signal)
 }
 
+/// Whether these are processes that this process may look into.
+fn expect_own(target: &Targets) -> Result<(), CaptureError> {
+    match target {
+        Targets::Processes(pids) => pids.iter().try_for_each(|pid| host::expect_own_process(*pid)),
+        _ => Err(CaptureError::NotCallers { option: "top without --pid".into() }),
+    }
+}
+
 /// A running live view.
 pub struct Live {
     board: Arc<Mutex<Board>>,
@@ -262,15 +270,18 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// Loads the probes and starts.
-    pub fn start(target: Targets, filter: Filter) -> Result<Self, CaptureError> {
+    /// Loads the probes and starts. If there is a `caller`, only its own processes are watched, without devices.
+    pub fn start(target: Targets, filter: Filter, caller: Option<Caller>) -> Result<Self, CaptureError> {
+        if caller.is_some() {
+            expect_own(&target)?;
+        }
         let board = Arc::new(Mutex::new(Board::default()));
         let end = Arc::new(AtomicBool::new(false));
         let (ready, loaded) = sync_channel(1);
         let (sums, ended) = (Arc::clone(&board), Arc::clone(&end));
         let thread = std::thread::spawn(move || {
             let ends = matches!(target, Targets::Command(_) | Targets::Processes(_));
-            let plan = Plan { target, filter: filter.clone(), ..Plan::default() };
+            let plan = Plan { target, filter: filter.clone(), caller, block: caller.is_none(), ..Plan::default() };
             let mut storage = Storage::default();
             let begun = Session::load(&plan, &mut storage).and_then(|s| begin(s, filter, &sums));
             match begun {

@@ -35,6 +35,8 @@ pub struct Plan {
     pub content: Content,
     /// Which operations are kept.
     pub filter: Filter,
+    /// Whose tasks alone are recorded; `None`: everybody's.
+    pub caller: Option<Caller>,
 }
 
 impl Default for Plan {
@@ -54,8 +56,19 @@ impl Default for Plan {
             vfs: Vfs::default(),
             content: Content::None,
             filter: Filter::default(),
+            caller: None,
         }
     }
+}
+
+/// Who started a recorder that has its capabilities from its program's file. Only tasks with exactly these ids and
+/// without capabilities are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The real user id.
+    pub uid: u32,
+    /// The real group id.
+    pub gid: u32,
 }
 
 /// How much of the content of writes is recorded.

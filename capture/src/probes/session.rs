@@ -28,7 +28,7 @@ use bio_ends::{Ends, SecondEnd};
 use liveness::UnseenEnds;
 pub(crate) use unfinished::Unended;
 
-pub use super::plan::{Content, DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
+pub use super::plan::{Caller, Content, DEFAULT_WAITS_MIN_NS, Plan, Targets, Vfs, WaitsPlan};
 pub(crate) use super::rings::SHORTEST_TICK;
 use super::rings::{CpuRing, RingSizes, half_of};
 pub use super::rings::{DEFAULT_RING_BYTES, default_ring_bytes};

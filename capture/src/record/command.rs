@@ -8,7 +8,8 @@ use std::{
 
 use rustix::{
     pipe::{PipeFlags, pipe_with},
-    process::{Pid, WaitOptions},
+    process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior},
+    thread::{CapabilitySet, CapabilitySets, set_capabilities},
 };
 
 use crate::{
@@ -27,8 +28,9 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Forks the child, which waits for [`Command::release`]. Call this before any thread exists.
-    pub(crate) fn start(argv: &[OsString]) -> Result<Self, CaptureError> {
+    /// Forks the child, which waits for [`Command::release`]. Call this before any thread exists. `stripped`: the child
+    /// gives up all capabilities at once, and its user may inspect it like any other process.
+    pub(crate) fn start(argv: &[OsString], stripped: bool) -> Result<Self, CaptureError> {
         let os = CaptureError::os;
         if argv.first().is_none_or(|program| program.is_empty()) {
             return Err(CaptureError::EmptyCommand);
@@ -44,17 +46,26 @@ impl Command {
         let (no_read, no_write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(io::Error::from)
             .map_err(os("making a pipe"))?;
+        // The kernel hides a process whose file has capabilities from its user, and a child inherits that.
+        let hidden = stripped.then_some(DumpableBehavior::NotDumpable);
+        if stripped {
+            show(DumpableBehavior::Dumpable)?;
+        }
         // SAFETY: this process has a single thread; the child calls only async-signal-safe functions until exec.
         match unsafe { libc::fork() } {
             -1 => Err(os("forking the command")(io::Error::last_os_error())),
             0 => {
                 drop(go_write);
+                if stripped {
+                    give_up_everything();
+                }
                 // SAFETY: the function is called in the new child, with a null-terminated argv.
                 unsafe { wait_and_exec(&go_read, &no_write, &pointers) }
             }
             pid => {
                 let pid = Pid::from_raw(pid).ok_or_else(|| os("forking the command")(io::Error::other("no pid")))?;
                 drop((go_read, no_write));
+                hidden.map_or(Ok(()), show)?;
                 Ok(Self {
                     pid,
                     release: Some(go_write.into()),
@@ -118,6 +129,22 @@ fn give_up_capabilities() {
     for capability in OURS {
         // SAFETY: lowers a capability in this process's ambient set; async-signal-safe.
         unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_LOWER, capability, 0, 0) };
+    }
+}
+
+fn show(how: DumpableBehavior) -> Result<(), CaptureError> {
+    set_dumpable_behavior(how)
+        .map_err(io::Error::from)
+        .map_err(CaptureError::os("setting who may look into the recorder"))
+}
+
+/// All capabilities of the child. The program that it becomes gets none either: the recorder has set no_new_privs.
+fn give_up_everything() {
+    let none = CapabilitySet::empty();
+    let nothing = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    if set_capabilities(None, nothing).is_err() {
+        // SAFETY: ends this process alone.
+        unsafe { libc::_exit(127) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     probes::{
         fentry,
         filter::Filter,
-        session::{Content, Vfs, WaitsPlan, default_ring_bytes},
+        session::{Caller, Content, Vfs, WaitsPlan, default_ring_bytes},
     },
 };
 
@@ -49,6 +49,8 @@ pub struct Config {
     pub backend: Backend,
     /// Which operations are kept.
     pub filter: Filter,
+    /// Whose processes alone may be recorded, and nothing below their calls; `None`: everybody's.
+    pub caller: Option<Caller>,
     /// Receives progress reports.
     pub observer: Option<Observer>,
     /// Key with which all names are hashed before they are written.
@@ -107,6 +109,7 @@ impl Config {
             layers: Layers::Both,
             backend: Backend::Auto,
             filter: Filter::default(),
+            caller: None,
             observer: None,
             anonymize: None,
             ring_bytes: default_ring_bytes(),

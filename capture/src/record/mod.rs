@@ -11,6 +11,7 @@ mod cpu_budget;
 mod limits;
 mod main_loop;
 pub mod marks;
+mod narrow;
 mod setup;
 
 use std::{
@@ -124,6 +125,7 @@ fn plan_of(config: &Config, target: Targets, devices: &[i64], vfs: Vfs, filter: 
         calls: config.layers != Layers::Block,
         block: config.layers != Layers::Operations,
         filter,
+        caller: config.caller,
     }
 }
 
@@ -183,19 +185,22 @@ fn settle_what_changed(
 /// Long because it is the sequence of a whole recording: each step uses the results of earlier ones, and a failure
 /// cleans up after them.
 pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
+    let narrowed = narrow::to_caller(config)?;
+    let config = narrowed.as_ref().unwrap_or(config);
     let devices = disks_named(&config.devices)?;
     refuse_impossible(config)?;
     let vfs = config.backend.plan(&config.target, config.layers)?;
     let mut manifest = Manifest::new(Kind::Recording, if vfs.any() { "fentry" } else { "tracepoint" });
     manifest.host = host::host();
     manifest.filters.clone_from(&config.filters);
+    manifest.warnings.extend(narrowed.as_ref().map(|_| narrow::WARNING.to_owned()));
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut command = match &config.target {
         Target::Command(argv) => {
             let shown = name_of(cwd.as_os_str());
             manifest.command =
                 Some(CommandInfo { argv: argv.iter().map(|w| name_of(w)).collect(), cwd: shown, exit_status: None });
-            Some(Command::start(argv)?)
+            Some(Command::start(argv, config.caller.is_some())?)
         }
         Target::Processes(_) | Target::Cgroup(_) | Target::All => None,
     };

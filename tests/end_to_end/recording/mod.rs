@@ -12,6 +12,7 @@ pub(crate) mod pass_through;
 pub(crate) mod refusals;
 pub(crate) mod rotation;
 pub(crate) mod top;
+pub(crate) mod unprivileged;
 
 use crate::{
     harness::mount::Fs,
@@ -83,6 +84,10 @@ pub(crate) fn add_to(list: &mut Tests) {
         life::room_left_to_others
         life::few_capabilities
         life::as_inherited
+        unprivileged::other_commands
+        unprivileged::a_command
+        unprivileged::what_is_others
+        unprivileged::a_process_and_the_set_uid_program_it_runs
         rotation::rotation_keeps_the_newest
         rotation::rotation_leaves_room
         rotation::rotation_hides_nothing

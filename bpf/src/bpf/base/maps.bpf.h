@@ -179,7 +179,7 @@ struct task_state {
 	struct seen_inode seen[SEEN_INODES];
 	__u16 ask; /* 1: look up which file has the number, whatever was seen */
 	__u16 fault_settled; /* enum fault_what recorded by the first of two programs; 0 after the second */
-	__u32 leaving; /* 1: it left the recorded cgroup during a call */
+	__u32 leaving; /* 1: after this call it is no longer recorded (leave_after_call) */
 	__u32 held; /* 1: op, or the thread's long_op, waits for space in a ring (--lossless) */
 	/* Built here between entry and exit, and sent from here as REC_OP or REC_OP_LONG. */
 	struct rec_op op;

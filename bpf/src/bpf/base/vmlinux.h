@@ -201,11 +201,25 @@ typedef struct {
 	u32 val;
 } kgid_t;
 
+/* Eight bytes on all kernels; before 6.3 two numbers of four. */
+typedef struct {
+	u64 val;
+} kernel_cap_t;
+
+struct user_namespace {
+	int level;
+	kuid_t owner;
+};
+
 struct cred {
 	kuid_t uid;
+	kgid_t gid;
 	kuid_t suid;
+	kgid_t sgid;
 	kuid_t euid;
 	kgid_t egid;
+	kernel_cap_t cap_permitted;
+	struct user_namespace *user_ns;
 };
 
 struct fs_struct {

@@ -263,7 +263,7 @@ static __always_inline void exit_call(struct pt_regs *regs, long ret)
 	if (st->in_call)
 		end_call(st, regs, ret);
 	hold_if_nearly_full(st->task_id);
-	if (target_kind == TARGET_CGROUP && st->leaving)
+	if ((target_kind == TARGET_CGROUP || callers_only) && st->leaving)
 		leave_now();
 }
 

@@ -104,6 +104,33 @@ static __always_inline __u32 tgid_here(struct task_struct *task)
 	return w.found;
 }
 
+/*
+ * The recorder has its capabilities from its program's file: whoever started it may record what ptrace(2) would let it
+ * trace, and no more (kernel/ptrace.c, __ptrace_may_access; security/commoncap.c, cap_ptrace_access_check).
+ */
+const volatile bool callers_only = false;
+const volatile __u32 caller_uid = 0;
+const volatile __u32 caller_gid = 0;
+
+/*
+ * Whether a task has no more rights than the recorder's caller: the same ids, and no capability outside user namespaces
+ * that the caller made.
+ */
+static __noinline bool is_callers(struct task_struct *task)
+{
+	const struct cred *cred = BPF_CORE_READ(task, cred);
+	__u64 capabilities = ~0ull;
+
+	if (BPF_CORE_READ(cred, uid.val) != caller_uid || BPF_CORE_READ(cred, euid.val) != caller_uid ||
+	    BPF_CORE_READ(cred, suid.val) != caller_uid || BPF_CORE_READ(cred, gid.val) != caller_gid ||
+	    BPF_CORE_READ(cred, egid.val) != caller_gid || BPF_CORE_READ(cred, sgid.val) != caller_gid)
+		return false;
+	if (BPF_CORE_READ(cred, user_ns, level) > 0)
+		return BPF_CORE_READ(cred, user_ns, owner.val) == caller_uid;
+	BPF_CORE_READ_INTO(&capabilities, cred, cap_permitted);
+	return !capabilities;
+}
+
 /* Whether this task itself, not an ancestor, is a target. */
 static __noinline bool is_target(struct task_struct *task)
 {
@@ -116,7 +143,8 @@ static __noinline bool is_target(struct task_struct *task)
 	if (target_kind == TARGET_CGROUP)
 		return in_target_cgroup(task);
 	tgid = tgid_here(task);
-	return tgid && bpf_map_lookup_elem(&targets, &tgid) != NULL;
+	return tgid && bpf_map_lookup_elem(&targets, &tgid) != NULL &&
+	       (!callers_only || target_kind == TARGET_COMMAND || is_callers(task));
 }
 
 static __always_inline void fill_task(struct rec_task *rec, struct task_struct *task, __u32 task_id)
@@ -279,6 +307,49 @@ int ATOMIC_PROG(task_fork_again, struct task_struct *parent, struct task_struct 
 	return tell_fork(parent, child, true);
 }
 
+/* A thread is no longer recorded, and its call, if any, has ended. */
+static __noinline void leave(struct task_struct *task, struct task_ref *ref)
+{
+	struct fault_wait *touch = ops_active ? bpf_task_storage_get(&faults, task, 0, 0) : NULL;
+	struct task_state *st = state_of(task, ref);
+	struct rec_task rec = {};
+
+	if (touch)
+		fault_flush(touch, 0);
+	if (lossless && st)
+		release_held(st, task);
+	fill_task(&rec, task, ref->task_id);
+	emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
+	release_state(task, ref);
+	__sync_fetch_and_add(&alive, -1);
+	bpf_task_storage_delete(&cold_states, task);
+	bpf_task_storage_delete(&task_refs, task);
+}
+
+/* Likewise for the current thread, at the end of that call. */
+static __noinline void leave_now(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_ref *ref = recorded_ref(task);
+
+	if (ref)
+		leave(task, ref);
+}
+
+/* From the end of its call on, a thread is recorded no more. */
+static __always_inline void leave_after_call(struct task_struct *task, struct task_ref *ref)
+{
+	struct task_state *st;
+
+	if (__sync_val_compare_and_swap(&ref->gone, 0, 1))
+		return;
+	st = state_of(task, ref);
+	if (st && st->in_call)
+		st->leaving = 1;
+	else
+		leave(task, ref);
+}
+
 struct exec_scratch {
 	struct rec_exec rec;
 	char path[WIRE_PATH_BYTES];
@@ -320,6 +391,11 @@ static __always_inline int tell_exec(struct task_struct *task, struct linux_binp
 	ref->exec_settled = preemptible && !again;
 	if (again)
 		count_caught(SECOND_TASK_EXEC);
+	/* A program with more rights than the caller, as a set-user-ID program has, is not the caller's to look at. */
+	if (callers_only && !is_callers(task)) {
+		leave_after_call(task, ref);
+		return 0;
+	}
 	note_code(bprm->file->f_inode);
 	s = bpf_map_lookup_elem(&exec_scratch, &zero);
 	if (!s)
@@ -347,35 +423,6 @@ SEC("tp_btf/sched_process_exec")
 int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
 	return tell_exec(task, bprm, true);
-}
-
-/* A thread has left the recorded cgroup, and its call, if any, has ended. */
-static __noinline void leave(struct task_struct *task, struct task_ref *ref)
-{
-	struct fault_wait *touch = ops_active ? bpf_task_storage_get(&faults, task, 0, 0) : NULL;
-	struct task_state *st = state_of(task, ref);
-	struct rec_task rec = {};
-
-	if (touch)
-		fault_flush(touch, 0);
-	if (lossless && st)
-		release_held(st, task);
-	fill_task(&rec, task, ref->task_id);
-	emit_fixed(&rec, REC_LEFT, CLASS_TASKS, bpf_ktime_get_ns());
-	release_state(task, ref);
-	__sync_fetch_and_add(&alive, -1);
-	bpf_task_storage_delete(&cold_states, task);
-	bpf_task_storage_delete(&task_refs, task);
-}
-
-/* Likewise for the current thread, at the end of that call. */
-static __noinline void leave_now(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_ref *ref = recorded_ref(task);
-
-	if (ref)
-		leave(task, ref);
 }
 
 static __always_inline int tell_exit(struct task_struct *task, bool again)
@@ -454,13 +501,8 @@ int ATOMIC_PROG(task_moved, struct cgroup *to, const char *path, struct task_str
 			/* It came back before the call ended. */
 			if (st && st->leaving)
 				st->leaving = ref->gone = 0;
-		} else if (ref && !__sync_val_compare_and_swap(&ref->gone, 0, 1)) {
-			struct task_state *st = state_of(task, ref);
-
-			if (st && st->in_call)
-				st->leaving = 1;
-			else
-				leave(task, ref);
+		} else if (ref) {
+			leave_after_call(task, ref);
 		}
 	}
 	bpf_iter_task_destroy(&it);

@@ -68,6 +68,10 @@ pub(super) fn set_constants(open: &mut OpenIoreelSkel<'_>, plan: &Plan, end_ios:
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else { return };
     rodata.signals_all = host::capabilities() >> host::CAP_KILL & 1 != 0;
     rodata.own_uid = rustix::process::geteuid().as_raw();
+    if let Some(caller) = plan.caller {
+        rodata.callers_only = true;
+        (rodata.caller_uid, rodata.caller_gid) = (caller.uid, caller.gid);
+    }
     rodata.follow_waits = plan.waits.is_some();
     rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
     rodata.host_mnt_ns = host::mount_namespace();
