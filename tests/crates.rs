@@ -95,3 +95,92 @@ fn without_capture_nothing_needs_libbpf() {
     let bpf: Vec<_> = reached.iter().filter(|id| id.contains("libbpf") || id.contains("ioreel-bpf")).collect();
     assert!(bpf.is_empty(), "without the capture feature these are still needed: {bpf:?}");
 }
+
+/// The words of a list in `deny.toml`, one a line.
+fn list_of_deny_toml(name: &str) -> BTreeSet<String> {
+    let root = std::env::var_os("CARGO_MANIFEST_DIR").unwrap();
+    let text = std::fs::read_to_string(std::path::Path::new(&root).join("deny.toml")).unwrap();
+    let head = format!("{name} = [");
+    let lines = text.lines().skip_while(|l| *l != head).skip(1).take_while(|l| *l != "]");
+    let words: BTreeSet<String> = lines.map(|l| l.trim().trim_matches([',', '"']).to_owned()).collect();
+    assert!(!words.is_empty(), "deny.toml has the list {name}");
+    words
+}
+
+/// Whether an SPDX expression can be met with these licenses: `A OR (B AND C)`, and `A/B` of older crates.
+fn licensed(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    fn any(words: &mut &[&str], allowed: &BTreeSet<String>) -> bool {
+        let mut found = all(words, allowed);
+        while let ["OR", rest @ ..] = *words {
+            *words = rest;
+            found |= all(words, allowed);
+        }
+        found
+    }
+    fn all(words: &mut &[&str], allowed: &BTreeSet<String>) -> bool {
+        let mut found = one(words, allowed);
+        while let ["AND", rest @ ..] = *words {
+            *words = rest;
+            found &= one(words, allowed);
+        }
+        found
+    }
+    fn one(words: &mut &[&str], allowed: &BTreeSet<String>) -> bool {
+        match *words {
+            ["(", rest @ ..] => {
+                *words = rest;
+                let found = any(words, allowed);
+                assert_eq!(words.first(), Some(&")"));
+                *words = &words[1..];
+                found
+            }
+            [license, "WITH", exception, rest @ ..] => {
+                *words = rest;
+                allowed.contains(&format!("{license} WITH {exception}"))
+            }
+            [license, rest @ ..] => {
+                *words = rest;
+                allowed.contains(*license)
+            }
+            [] => false,
+        }
+    }
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut left = &words[..];
+    any(&mut left, allowed) && left.is_empty()
+}
+
+#[test]
+fn expressions_of_licenses_are_understood() {
+    let allowed = BTreeSet::from(["MIT".to_owned(), "Zlib".to_owned()]);
+    for yes in ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "(GPL-3.0 OR MIT) AND Zlib", "Apache-2.0 WITH X OR MIT"] {
+        assert!(licensed(yes, &allowed), "{yes}");
+    }
+    for no in ["", "GPL-3.0", "MIT AND GPL-3.0", "MIT WITH X", "(MIT OR Zlib) AND GPL-3.0"] {
+        assert!(!licensed(no, &allowed), "{no}");
+    }
+}
+
+/// What `cargo deny check licenses bans` says, also where it is not installed.
+#[test]
+fn dependencies_have_allowed_licenses_and_one_version() {
+    let (allowed, skipped) = (list_of_deny_toml("allow"), list_of_deny_toml("skip"));
+    let found = metadata(&["--all-features"]);
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in found["packages"].as_array().unwrap() {
+        let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
+        let license = package["license"].as_str().unwrap_or_default();
+        assert!(licensed(license, &allowed), "{name} {version} is licensed by {license:?}: see deny.toml");
+        let is_skipped = skipped.iter().any(|s| {
+            let (of, begin) = s.split_once('@').unwrap();
+            of == name && version.starts_with(&format!("{begin}."))
+        });
+        if !is_skipped {
+            versions.entry(name).or_default().push(version);
+        }
+    }
+    assert!(versions.len() > 50, "the dependencies are seen");
+    let twice: Vec<_> = versions.iter().filter(|(_, v)| v.len() > 1).collect();
+    assert!(twice.is_empty(), "in several versions: {twice:?}; see deny.toml");
+}
