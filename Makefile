@@ -38,7 +38,7 @@ test-corpus: ## records tar, git, PostgreSQL and others, replays each on ext4, x
 	@scripts/setup test
 	IOREEL_CORPUS=all cargo test --test end_to_end corpus::
 
-lint: ## rustfmt, clippy and clang-format, warnings as errors
+lint: ## rustfmt, clippy and clang-format, warnings as errors; cargo deny where it is installed
 	@scripts/setup test
 	@scripts/lint
 
@@ -57,9 +57,11 @@ bench: ## what recording costs, beside strace, perf and bpftrace (root, a quiet 
 	@scripts/setup bench
 	@scripts/bench
 
-fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each
+fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each, and FUZZ_REELS (1000) mutated reels for all that reads reels
 	@scripts/setup build
 	IOREEL_FUZZ_SECONDS=$${FUZZ_SECONDS:-300} cargo test -p ioreel-traces --test it fuzz:: -- --nocapture
+	cargo build --workspace
+	cargo test --workspace --test mutants -- --count $${FUZZ_REELS:-1000}
 
 samples: ## makes the reels of traces/samples anew (root)
 	@scripts/make-samples
