@@ -61,7 +61,7 @@ fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
         if *t_ns < c.time.from || *t_ns > c.time.to {
             continue;
         }
-        // At most one per pixel.
+        // Lines at least 2 px apart.
         let at = x(c, *t_ns).round() + 0.5;
         if at <= last + 2.0 {
             continue;
