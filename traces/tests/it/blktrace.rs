@@ -404,7 +404,7 @@ fn a_reel_without_requests_has_no_block_trace() {
     let m = Manifest::new(ioreel_traces::manifest::Kind::Synthetic, "synthetic");
     ioreel_traces::ReelWriter::create(&path, &m, ioreel_traces::WriterOptions::default()).unwrap().close(m).unwrap();
     let text = export(&Reel::open(&path).unwrap(), &dir.path().join("x"), false).unwrap_err().to_string();
-    assert!(text.contains("has no requests and no bios"), "{text}");
+    assert!(text.contains("no requests and no bios in this reel"), "{text}");
 }
 
 #[test]

@@ -188,8 +188,8 @@ fn strange_files_are_told_and_break_nothing() {
     fs::write(path.join("ops/readme"), "hello").unwrap();
     let report = validate(&path, false).unwrap();
     assert!(report.valid);
-    assert!(report.notes.iter().any(|n| n.starts_with("notes.txt: not a part")), "{:?}", report.notes);
-    assert!(report.notes.iter().any(|n| n.starts_with("ops/readme: not a part")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|n| n.starts_with("notes.txt: not part")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|n| n.starts_with("ops/readme: not part")), "{:?}", report.notes);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_list_that_leads_outside_the_reel_is_refused() {
         assert!(report.problems.iter().any(|p| p.what.contains("not a file of the form")), "{:?}", report.problems);
         // Nor is it read.
         let refused = Reel::open(&path).unwrap_err().to_string();
-        assert!(refused.contains("no segment of the form ops/NAME.parquet"), "{refused}");
+        assert!(refused.contains("not of the form ops/NAME.parquet"), "{refused}");
         fs::write(path.join("manifest.json"), before).unwrap();
     }
     edit_manifest(&path, |text| text.replace("ops/000000.parquet", "../000000.parquet"));
@@ -257,7 +257,7 @@ fn what_a_dead_writer_left_becomes_a_valid_reel() {
     assert_eq!(reel.count::<Op>(), 200);
     assert_eq!(reel.read::<Op>().unwrap().len(), 200);
     assert_eq!(reel.manifest.span.elapsed_ns, 199 * 10 + 7);
-    assert!(reel.manifest.warnings[0].starts_with("repaired: the writer died"));
+    assert!(reel.manifest.warnings[0].starts_with("repaired: the recording was not completed"));
     // Nothing is left to repair.
     let again = validate(&path, true).unwrap();
     assert!(again.valid && again.repaired.is_empty());
