@@ -142,7 +142,7 @@ fn bad_input_gets_one_clear_line() {
             "unknown panel 'ofsets'; did you mean 'offsets'? There are: offsets",
         ),
         (&[reel, "-o", out, "--diff"], "--diff needs exactly two reels, 1 given"),
-        (&[reel, reel, "--terminal"], "--terminal takes one reel"),
+        (&[reel, reel, "--terminal"], "--terminal draws only one reel"),
     ] {
         let done = plot(args);
         let said = String::from_utf8(done.stderr).unwrap();

@@ -147,7 +147,7 @@ fn a_ledger_that_does_not_balance_is_found() {
     assert!(ledger(|d| d.ops.truncate(249)).contains("250 written, but the table has 249 rows of events"));
     assert!(ledger(|d| d.manifest.left_out.clear()).contains("left_out"));
     assert!(ledger(|d| d.manifest.ledger.retain(|class, _| class != "bio")).contains("no ledger for bio"));
-    assert!(ledger(|d| d.manifest.losses.push(Loss { events: 6, ..Loss::default() })).contains("locate 6 events"));
+    assert!(ledger(|d| d.manifest.losses.push(Loss { events: 6, ..Loss::default() })).contains("contain 6 events"));
     // Not every loss can be located.
     assert_eq!(ledger(|d| d.manifest.losses.push(Loss { events: 4, ..Loss::default() })), "");
 }
