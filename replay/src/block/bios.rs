@@ -10,6 +10,7 @@ use ioreel_traces::{
     manifest::dev_name,
     reader::Rows,
     rows::{Bio, Block, block_flags},
+    suggest,
     table::Row,
 };
 use serde::Serialize;
@@ -208,12 +209,16 @@ pub(super) fn survey(
         let known = reel.manifest.device(dev).map(|d| d.name.clone()).filter(|n| !n.is_empty());
         known.unwrap_or_else(|| dev_name(dev))
     };
-    let all = || found.keys().take(16).map(|d| name(*d)).collect::<Vec<_>>().join(", ");
     let dev = match source {
         Some(wanted) => {
             let short = wanted.strip_prefix("/dev/").unwrap_or(wanted);
             let dev = found.keys().copied().find(|d| name(*d) == short || dev_name(*d) == short);
-            dev.ok_or_else(|| no(format!("no bios of device {wanted}; devices with bios: {}", all())))?
+            dev.ok_or_else(|| {
+                let names: Vec<String> = found.keys().take(16).map(|d| name(*d)).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let hint = suggest::hint(short, &names);
+                no(format!("no bios of device '{wanted}'{hint}; devices with bios: {}", names.join(", ")))
+            })?
         }
         None => {
             let most = found.iter().max_by_key(|(dev, (moved, _))| (*moved, Reverse(**dev))).map(|(dev, _)| *dev);
