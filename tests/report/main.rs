@@ -140,7 +140,7 @@ fn a_page_says_what_stats_says_and_names_cannot_inject() {
 
     // A tooltip of one request.
     let tip = r["tips"][0].as_str().unwrap();
-    assert!(tip.contains("on sda (8:0)") && tip.contains("size8.0 KiB") && tip.contains("carriesdata"), "{tip}");
+    assert!(tip.contains("on sda (8:0)") && tip.contains("size8.0 KiB") && tip.contains("contentdata"), "{tip}");
 
     // A quarter of the time was selected, became the window, and was left again.
     let selection = r["selection"].as_str().unwrap();
@@ -164,13 +164,9 @@ fn reels_of_next_to_nothing_make_pages() {
         ..Block::default()
     };
     for (name, rows, words) in [
-        ("none", vec![], "There is nothing in this reel"),
-        ("one", vec![one.clone()], "every one of 1 requests with an address is drawn"),
-        (
-            "endless",
-            vec![Block { complete_ns: None, ..one.clone() }],
-            "every one of 1 requests with an address is drawn",
-        ),
+        ("none", vec![], "This reel contains no operations and no requests"),
+        ("one", vec![one.clone()], "all 1 requests with an address shown"),
+        ("endless", vec![Block { complete_ns: None, ..one.clone() }], "all 1 requests with an address shown"),
         // What no machine says, and damage may.
         (
             "damaged",
@@ -217,7 +213,7 @@ fn a_page_is_bounded_and_says_what_it_leaves_out() {
     let r = visit(&html, script, dir.path()).result;
     let told = r[0].as_str().unwrap();
     assert!(
-        told.contains("Of 600,000 requests of sda (8:0), this page holds ")
+        told.contains("Of 600,000 requests of sda (8:0), this page contains ")
             && told.contains("the slowest, and one in 4"),
         "{told}"
     );
@@ -276,14 +272,14 @@ fn offsets_are_coloured_by_what_is_asked_and_bios_have_places_in_files() {
             assert!(r["seen"][by]["colors"].as_i64().unwrap() > 2, "{by}: {r}");
             // What of a sample is coloured is said beside the choice, and nothing where all is.
             let colored = r["seen"][by]["colored"].as_str().unwrap();
-            let plain = colored.starts_with("coloured, and drawn: ") && colored.contains(" of 300,000 requests");
+            let plain = colored.starts_with("coloured and drawn: ") && colored.contains(" of 300,000 requests");
             assert!(if all || by == "op" { colored.is_empty() } else { plain }, "{by}: {colored}");
         }
         let told = |by: &str| r["seen"][by]["told"].as_str().unwrap();
-        assert_eq!(told("op").starts_with("every one of 2,000"), all, "{}", told("op"));
-        assert_eq!(told("class").starts_with("of 300,000 requests"), !all, "{}", told("class"));
+        assert_eq!(told("op").starts_with("all 2,000"), all, "{}", told("op"));
+        assert_eq!(told("class").contains(" of 300,000 requests"), !all, "{}", told("class"));
         let map = r["files"].as_str().unwrap();
-        let want = if all { "every one of 1,600 bios of files is drawn" } else { "density of 240,000 bios of files" };
+        let want = if all { "all 1,600 bios of files shown" } else { "density of 240,000 bios of files" };
         assert!(map.starts_with(want), "{map}");
         assert_eq!(r["title"], "Places in files, by bios");
         assert!(r["notices"].as_str().unwrap().contains("clock goes back 1 times"), "{}", r["notices"]);

@@ -32,22 +32,22 @@ function drawHead() {
 function notices(about, index) {
   const out = [];
   for (const [name, l] of about.ledger) {
-    if (l.lost > 0) out.push(['alarm', `${count(l.lost)} of ${count(l.seen)} events of ${readable(name)} were lost${about.losses.length ? ': where, is drawn in red' : ''}.`]);
+    if (l.lost > 0) out.push(['alarm', `${count(l.lost)} of ${count(l.seen)} events of ${readable(name)} were lost${about.losses.length ? ' (marked red)' : ''}.`]);
   }
   const known = about.ledger.reduce((sum, [, l]) => sum + l.lost, 0);
   const located = about.losses.reduce((sum, l) => sum + l[2], 0);
-  if (known === 0 && located > 0) out.push(['alarm', `${count(located)} events were lost: where, is drawn in red.`]);
-  if (about.clock_jumps.length > 0) out.push(['warning', `The trace's clock goes back ${count(about.clock_jumps.length)} times: where, is a dashed line.`]);
-  if (about.unfinished) out.push(['alarm', 'This reel was not closed by its writer: its end is missing.']);
+  if (known === 0 && located > 0) out.push(['alarm', `${count(located)} events were lost (marked red).`]);
+  if (about.clock_jumps.length > 0) out.push(['warning', `The trace's clock goes back ${count(about.clock_jumps.length)} times (dashed lines).`]);
+  if (about.unfinished) out.push(['alarm', 'The recording was not completed: its end is missing.']);
   for (const w of about.warnings) out.push(['warning', readable(w)]);
   for (const [why, n] of about.left_out) if (n > 0) out.push(['info', `Left out of the recording: ${count(n)} ${readable(why).replace(/_/g, ' ')}.`]);
   if (about.devices_left_out > 0) out.push(['info', `Statistics of ${count(about.devices_left_out)} more devices are not on this page; ioreel stats has them.`]);
   if (index.devices_not_drawn > 0) out.push(['info', `${count(index.devices_not_drawn)} devices with fewer bytes are not drawn.`]);
-  if (about.marks_left_out > 0) out.push(['info', `${count(about.marks_left_out)} marks are not on this page.`]);
+  if (about.marks_left_out > 0) out.push(['info', `${count(about.marks_left_out)} markers are not on this page.`]);
   const sampled = [...view.base.devices, ...[view.base.calls, view.base.bios].filter(Boolean)].filter((s) => !s.singles.complete);
   for (const s of sampled) {
     const what = s.kind === 'calls' ? 'operations' : s.kind === 'bios' ? 'bios of files' : `requests of ${readable(s.label)}`;
-    out.push(['info', `Of ${count(s.singles.total)} ${what}, this page holds ${count(s.singles.n)} singly: the slowest, and one in ${count(s.singles.oneIn)} chosen evenly. Densities, rates and tables count all of them; ioreel serve shows all of a window.`]);
+    out.push(['info', `Of ${count(s.singles.total)} ${what}, this page contains ${count(s.singles.n)} individually: the slowest, and one in ${count(s.singles.oneIn)}. Densities, rates and tables count all of them; ioreel serve shows every event of a window.`]);
   }
   return out;
 }

@@ -34,7 +34,7 @@ class HeatPanel extends Panel {
     this.paintLayers(g, w, h, layers.map((l) => ({ counts: l.counts, color: this.colors[l.key] })));
     this.drawQuantiles(g, w);
     const s = source.singles;
-    this.told.textContent = s.complete ? '' : `counts of all ${count(s.total)}; singly: the slowest and 1 in ${count(s.oneIn)}`;
+    this.told.textContent = s.complete ? '' : `counts of all ${count(s.total)}; individual events: the slowest and 1 in ${count(s.oneIn)}`;
   }
 
   layers(source, width, height) {

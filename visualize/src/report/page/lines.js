@@ -155,7 +155,7 @@ class Depth extends LinePanel {
       id: 'depth', title: 'Queue depth',
       legend: [
         { key: 'mean', label: 'mean', color: 'read' },
-        { key: 'most', label: 'most at once', color: 'misc', dashed: true },
+        { key: 'most', label: 'maximum', color: 'misc', dashed: true },
       ],
     });
   }
@@ -164,7 +164,7 @@ class Depth extends LinePanel {
     if (!device) return [];
     const r = deviceRates(shownData(), device, w);
     return [
-      { key: 'most', label: 'most at once', values: r.depth_max, bins: r.bins, color: 'misc', thin: true },
+      { key: 'most', label: 'maximum', values: r.depth_max, bins: r.bins, color: 'misc', thin: true },
       { key: 'mean', label: 'mean', values: r.depth_mean, bins: r.bins, color: 'read', fill: true },
     ];
   }

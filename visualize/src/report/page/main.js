@@ -21,7 +21,7 @@ async function start() {
     new CallHeat();
     new CallRate();
   }
-  if (panels.length === 0) byId('panels').append(element('p', { id: 'nothing' }, 'There is nothing in this reel: no operations and no requests.'));
+  if (panels.length === 0) byId('panels').append(element('p', { id: 'nothing' }, 'This reel contains no operations and no requests.'));
   byId('panels').append(...panels.map((p) => p.root), element('div', { id: 'band', hidden: true }));
   byId('keys').hidden = panels.length === 0;
   byId('selection').hidden = panels.length === 0;

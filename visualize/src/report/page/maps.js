@@ -121,10 +121,10 @@ class MapPanel extends Panel {
 
   tell(source) {
     const s = source.singles;
-    const zoomed = this.low > 0 || this.high < 1 ? ' · zoomed vertically, double click on the axis for all' : '';
-    if (!s.complete && this.bySingles(source)) this.told.textContent = `of ${count(s.total)} ${this.what}: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
-    else if (this.bySingles(source)) this.told.textContent = this.drawn === 0 ? `none in this window${zoomed}` : `every one of ${count(this.drawn)} ${this.what} is drawn${zoomed}`;
-    else this.told.textContent = `density of ${count(s.total)} ${this.what}; singly: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
+    const zoomed = this.low > 0 || this.high < 1 ? ' · zoomed vertically; double-click the axis to reset' : '';
+    if (!s.complete && this.bySingles(source)) this.told.textContent = `the slowest and 1 in ${count(s.oneIn)} of ${count(s.total)} ${this.what}${zoomed}`;
+    else if (this.bySingles(source)) this.told.textContent = this.drawn === 0 ? `none in this window${zoomed}` : `all ${count(this.drawn)} ${this.what} shown${zoomed}`;
+    else this.told.textContent = `density of ${count(s.total)} ${this.what}; individual events: the slowest and 1 in ${count(s.oneIn)}${zoomed}`;
   }
 
   empty(g, w, h) {
@@ -182,7 +182,7 @@ const CATEGORIES = {
   class: (data, s, i) => (s.what[i] >= 0 ? data.index.carried[s.what[i]] : ''),
   file: (data, s, i) => (s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : ''),
 };
-const COLOR_WORDS = { op: 'operation', process: 'process', class: 'what it carries', file: 'file', latency: 'latency' };
+const COLOR_WORDS = { op: 'operation', process: 'process', class: 'content', file: 'file', latency: 'latency' };
 // Upper limits of the latency steps, ns.
 const HEAT_STEPS = [[1e5, 'below 100 µs'], [1e6, 'below 1 ms'], [1e7, 'below 10 ms'], [1e8, 'below 100 ms'], [Infinity, '100 ms and more']];
 
@@ -261,7 +261,7 @@ class OffsetMap extends MapPanel {
   tell(source) {
     super.tell(source);
     const s = source.singles;
-    this.colored.textContent = this.by === 'op' || s.complete ? '' : `coloured, and drawn: ${count(s.n)} of ${count(s.total)} requests; all of them by operation only`;
+    this.colored.textContent = this.by === 'op' || s.complete ? '' : `coloured and drawn: ${count(s.n)} of ${count(s.total)} requests; choose operation for all of them`;
   }
 
   // Rasters contain only the operation.

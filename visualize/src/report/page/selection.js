@@ -115,12 +115,12 @@ function eventList(data, chosen, lists) {
   const bar = element('p', { class: 'table-bar' });
   if (lists.length > 1) for (const l of lists) bar.append(button(l.kind, l.kind === chosen.kind, () => { listed.kind = l.kind; }));
   bar.append(button('slowest first', slowest, () => { listed.order = 'took'; }), button('in time', !slowest, () => { listed.order = 'at'; }));
-  const held = s.complete ? '' : ' of those that the page holds singly';
+  const held = s.complete ? '' : ' of the individual events in this page';
   bar.append(element('span', { class: 'told' }, sum.events.length > LISTED ? `${count(LISTED)} of ${count(sum.events.length)}${held}` : `${count(sum.events.length)}${held}`));
   const [names, numbers, cellsOf] = {
     calls: [['entered', 'operation', 'file', 'offset', 'result', 'took', 'process'], [0, 3, 4, 5], callCells],
     bios: [['queued', 'bio', 'file', 'offset', 'size', 'took'], [0, 3, 4, 5], bioCells],
-    device: [['issued', 'request', 'sector', 'size', 'took', 'queued', 'carries', 'file', 'queued by'], [0, 2, 3, 4, 5], requestCells],
+    device: [['issued', 'request', 'sector', 'size', 'took', 'queued', 'content', 'file', 'queued by'], [0, 2, 3, 4, 5], requestCells],
   }[source.kind];
   const body = element('tbody');
   for (const i of events.slice(0, LISTED)) {

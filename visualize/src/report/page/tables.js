@@ -21,7 +21,7 @@ function startTables() {
   if (about.files.length) {
     tables.push({
       id: 'files', title: `Files (${count(about.file_count)})`, rows: about.files,
-      note: about.file_count > about.files.length ? `The ${count(about.files.length)} with most bytes or time of ${count(about.file_count)}.` : '',
+      note: about.file_count > about.files.length ? `The ${count(about.files.length)} of ${count(about.file_count)} with most bytes or time.` : '',
       columns: [
         col('file', (r) => r.path ?? `(file ${r.file})`),
         col('type', (r) => r.kind), col('on', (r) => r.fstype),
@@ -35,7 +35,7 @@ function startTables() {
   if (about.processes.length) {
     tables.push({
       id: 'processes', title: `Processes (${count(about.process_count)})`, rows: about.processes,
-      note: about.process_count > about.processes.length ? `The ${count(about.processes.length)} with most time in operations of ${count(about.process_count)}.` : '',
+      note: about.process_count > about.processes.length ? `The ${count(about.processes.length)} of ${count(about.process_count)} with most time in operations.` : '',
       columns: [
         col('process', (r) => r.pid, String), col('name', (r) => r.comm), col('program', (r) => r.program ?? ''),
         col('threads', (r) => r.threads, count), col('operations', (r) => r.calls, count), col('errors', (r) => r.errors, count),
@@ -62,8 +62,8 @@ function startTables() {
   }
   if (index.threads.length) {
     tables.push({
-      id: 'threads', title: 'Who queued bios', rows: index.threads,
-      note: 'Bytes of bios by the name of the thread that queued them: write-back is done by kernel threads.',
+      id: 'threads', title: 'Threads that queued bios', rows: index.threads,
+      note: 'Bytes of bios by name of the thread that queued them. Kernel threads do the write-back.',
       columns: [col('thread', (r) => r[0]), col('read', (r) => r[1], bytes), col('written', (r) => r[2], bytes)],
     });
   }

@@ -44,13 +44,13 @@ function requestRows(data, device, i) {
   const file = s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : '';
   return [
     ['issued', exactly(s.at[i])],
-    ['took (D2C)', done ? duration(s.took[i]) : 'not ended when the recording did'],
+    ['took (D2C)', done ? duration(s.took[i]) : 'in flight at the end of the recording'],
     ['queued before (Q2D)', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : ''],
     ['sectors', s.sector[i] < 0 ? '' : `${count(s.sector[i])} + ${count(Math.ceil(s.bytes[i] / 512))} (at ${bytes(s.sector[i] * 512)})`],
     ['size', bytes(s.bytes[i])],
     ['seek', s.flags[i] & FLAG.seek64k ? 'yes, beyond 64 KiB' : s.flags[i] & FLAG.seek ? 'yes, within 64 KiB' : ''],
     ['error', s.error[i] ? `errno ${s.error[i]}` : ''],
-    ['carries', s.what[i] >= 0 ? readable(index.carried[s.what[i]] || '') : ''],
+    ['content', s.what[i] >= 0 ? readable(index.carried[s.what[i]] || '') : ''],
     ['file', file],
     ['queued by', taskName(s.task[i]) || (s.comm[i] >= 0 ? readable(index.comms[s.comm[i]] || '') : '')],
   ];
@@ -66,7 +66,7 @@ function callRows(data, calls, i) {
   const moves = s.kind[i] <= 2;
   return [
     ['entered', exactly(s.at[i])],
-    ['took', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'its end was not seen'],
+    ['took', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'end not recorded'],
     ['file', s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : ''],
     ['offset', s.flags[i] & FLAG.queued ? `${count(s.offset[i])} (${bytes(s.offset[i])})` : ''],
     [moves && s.ret[i] >= 0 ? 'moved' : 'result', moves && s.ret[i] >= 0 ? bytes(s.ret[i]) : s.ret[i] < 0 && s.ret[i] > -4096 ? `errno ${-s.ret[i]}` : String(s.ret[i])],
@@ -79,7 +79,7 @@ function bioRows(data, bios, i) {
   const s = bios.singles;
   return [
     ['queued', exactly(s.at[i])],
-    ['took (Q2C)', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended when the recording did'],
+    ['took (Q2C)', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'in flight at the end of the recording'],
     ['file', s.file[i] >= 0 ? laneName(data.lanes, s.file[i]) : ''],
     ['offset', `${count(s.offset[i])} (${bytes(s.offset[i])})`],
     ['size', bytes(s.bytes[i])],
