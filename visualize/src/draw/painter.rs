@@ -226,7 +226,7 @@ impl Painter {
         for c in &self.columns {
             let area = c.area(y, 0.0);
             let (unit, _) = time_unit(c.time.to - c.time.from);
-            let own = if shared { "" } else { ", axis of its own" };
+            let own = if shared { "" } else { ", separate axis" };
             let caption = format!("time, {unit}{own} (rates per {})", duration(c.bins.width_ns()));
             frame::time_axis(&mut self.svg, &self.pen, area, c.time, &caption);
         }

@@ -36,11 +36,11 @@ pub(crate) fn notes(s: &Survey) -> String {
     if s.unfinished {
         out.push("the recording was not completed: its end is missing".into());
     } else if !s.cut_short.is_empty() {
-        out.push(format!("the recording was ended {} before what it recorded", s.cut_short));
+        out.push(format!("the recording was ended {} before the recorded programs ended", s.cut_short));
     }
     if s.clock_jumps > 0 {
-        let what = if s.clock_jumps == 1 { "request is issued or ends" } else { "requests are issued or end" };
-        out.push(format!("clocks jump: {} {what} before it can (dotted)", count(s.clock_jumps)));
+        let what = if s.clock_jumps == 1 { "request has" } else { "requests have" };
+        out.push(format!("clock jumps: {} {what} times out of order (dotted)", count(s.clock_jumps)));
     }
     if s.clock_backs > 0 {
         let times = if s.clock_backs == 1 { "once" } else { "times" };

@@ -97,8 +97,8 @@ impl Panel for Distances {
             note: String::new(),
         };
         Shape::Charts(vec![
-            chart("from the end of the one before", series(Ink::Text, "", &self.plain)),
-            chart("from the nearest end of the 32 before", series(Ink::Other, "", &self.windowed)),
+            chart("from the end of the previous request", series(Ink::Text, "", &self.plain)),
+            chart("from the nearest end of the previous 32", series(Ink::Other, "", &self.windowed)),
         ])
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "gantt",
     title: "Calls by thread",
-    unit: "what each thread is in; arrows to the bios a call caused",
+    unit: "current call of each thread; arrows to the bios a call caused",
     about: About::Calls,
     height: 300,
     make,

@@ -18,7 +18,7 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "reuse",
     title: "Miss ratio of a cache",
-    unit: "of blocks of 4 KiB, reads and writes, least recently used leaves first",
+    unit: "LRU, blocks of 4 KiB, reads and writes",
     about: About::Device,
     height: CHART_HEIGHT,
     make: |_| Ok(Box::new(Reuse::new(MOST_BLOCKS))),

@@ -33,7 +33,7 @@ const STAGES: [(Ink, &str); 4] = [
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let sums = std::array::from_fn(|_| vec![0u64; s.bins.count()]);
     let note = too_many(s.reel, MOST_ACTIONS).map_or_else(String::new, |n| {
-        format!("no Q2G, G2I: {} records, told up to {}", count(n.unsigned_abs()), count(MOST_ACTIONS.unsigned_abs()))
+        format!("no Q2G, G2I: {} records, the limit is {}", count(n.unsigned_abs()), count(MOST_ACTIONS.unsigned_abs()))
     });
     Ok(Box::new(Stages { bins: s.bins, moments: Moments::of(s.reel, MOST_ACTIONS)?, sums, note }))
 }

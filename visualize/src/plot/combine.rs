@@ -165,7 +165,7 @@ fn of_lanes(fields: Vec<(usize, Field)>, names: &[String]) -> Field {
     let note = match &notes[..] {
         [note] => note.clone(),
         [] => String::new(),
-        _ => "each reel's own, those with most; further ones are not shown".into(),
+        _ => "per reel, those with most; others are not shown".into(),
     };
     Field { layers, rows, bins, flows, note, ..empty() }
 }

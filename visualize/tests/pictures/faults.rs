@@ -167,6 +167,6 @@ fn what_is_not_whole_is_told_and_drawn() {
     back[50].complete_ns = Some(back[50].issue_ns - 5 * MS);
     let jump = reel(dir.path(), "jump", manifest("ext4", S, 0), back, Vec::new());
     let drawn = svg("iops", &[jump], Choice::default());
-    assert!(drawn.contains("1 request is issued or ends before it can"));
+    assert!(drawn.contains("clock jumps: 1 request has times out of order"));
     assert_eq!(drawn.lines().filter(|l| l.starts_with("<line") && l.contains(LIGHT.clock)).count(), 1);
 }

@@ -278,5 +278,5 @@ fn of_too_many_records_it_is_said_that_stages_are_not_told() {
     assert_eq!((d.q2g.count, d.g2i.count, d.i2d.count), (0, 0, 0));
     assert_eq!((d.q2d.count as i64, stats.stages_not_told), (n, Some(8_000_001)));
     let svg = draw(&reel, "stages").svg;
-    assert!(svg.contains("no Q2G, G2I: 8,000,001 records, told up to 8,000,000"), "{svg}");
+    assert!(svg.contains("no Q2G, G2I: 8,000,001 records, the limit is 8,000,000"), "{svg}");
 }
