@@ -11,7 +11,9 @@
 //! * [`validate`]: checks and repairs a reel. Uses `format`, `reader`;
 //! * [`blktrace`]: the records of block traces. Uses nothing else;
 //! * [`suggest`]: messages about unknown names. Uses nothing else;
-//! * [`import`]: makes reels from other tools' traces. Uses `format`, `host`, `writer`, `blktrace`, `suggest`;
+//! * [`shared_map`]: a map whose copies share memory. Uses nothing else;
+//! * [`import`]: makes reels from other tools' traces. Uses `format`, `host`, `writer`, `blktrace`, `suggest`,
+//!   `shared_map`;
 //! * [`export`]: writes other tools' formats. Uses `format`, `reader`, `blktrace`, `suggest`.
 
 pub mod anonymize;
@@ -23,6 +25,7 @@ pub mod host;
 pub mod import;
 pub mod private;
 pub mod reader;
+pub mod shared_map;
 pub mod suggest;
 pub mod validate;
 pub mod writer;

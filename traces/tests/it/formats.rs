@@ -319,6 +319,34 @@ fn the_text_of_strace_becomes_calls() {
     assert!(damaged.contains("1 lines") && damaged.contains("line 16"), "{damaged}");
 }
 
+/// CPU time of importing a chain of forks: each process opens a file and forks the next one.
+fn chain_ns(dir: &Path, forks: u32) -> i64 {
+    let line = |i: u32| {
+        let (tid, fd) = (10 + i, 3 + i);
+        format!(
+            "{tid} 100.{i:06} openat(AT_FDCWD</>, \"a\", O_RDONLY) = {fd}</a> <0.000001>\n\
+             {tid} 100.{i:06} fork() = {} <0.000001>\n",
+            tid + 1
+        )
+    };
+    let text: String = (0..forks).map(line).collect();
+    let cpu_ns = || {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        t.tv_sec * 1_000_000_000 + t.tv_nsec
+    };
+    let before_ns = cpu_ns();
+    made(dir, &forks.to_string(), &text, import::strace::import).unwrap();
+    cpu_ns() - before_ns
+}
+
+#[test]
+fn a_chain_of_forks_under_strace_costs_its_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let (short_ns, long_ns) = (chain_ns(dir.path(), 2000), chain_ns(dir.path(), 16_000));
+    // The square would be 64 times as much.
+    assert!(long_ns < 24 * short_ns, "8 times the forks take {} times as long", long_ns / short_ns);
+}
+
 #[test]
 fn text_that_is_not_of_strace_is_refused() {
     let dir = tempfile::tempdir().unwrap();

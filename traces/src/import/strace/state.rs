@@ -15,6 +15,7 @@ use crate::{
         text,
     },
     import::{Result, paths::Paths},
+    shared_map::SharedMap,
 };
 
 const AT_FDCWD: i32 = -100;
@@ -41,6 +42,14 @@ struct Thread {
     table: usize,
 }
 
+/// A descriptor table: open file descriptions by descriptor.
+#[derive(Clone, Default)]
+struct Table {
+    fds: SharedMap<i64>,
+    /// Number of threads that have it.
+    users: u32,
+}
+
 pub(super) struct State<'a> {
     base_ns: i64,
     ops: &'a mut TableWriter<Op>,
@@ -48,7 +57,8 @@ pub(super) struct State<'a> {
     execs: &'a mut TableWriter<Exec>,
     paths: Paths<'a>,
     threads: HashMap<i32, Thread>,
-    tables: Vec<HashMap<i32, i64>>,
+    /// Descriptor tables, each with its number of users: copies share memory, and a table without users is empty.
+    tables: Vec<Table>,
     descriptions: HashMap<i64, Open>,
     next_ofd: i64,
     next_task: i64,
@@ -92,16 +102,31 @@ impl<'a> State<'a> {
         if let Some(thread) = self.threads.get(&tid) {
             return thread.row.task_id;
         }
-        self.tables.push(HashMap::new());
-        let table = self.tables.len() - 1;
+        let table = self.new_table(SharedMap::default());
         self.start(tid, Task { pid: tid, tid, ..Task::default() }, table)
     }
 
     fn start(&mut self, tid: i32, row: Task, table: usize) -> i64 {
         let task_id = self.next_task;
         self.next_task += 1;
-        self.threads.insert(tid, Thread { row: Task { task_id, ..row }, table });
+        self.tables[table].users += 1;
+        if let Some(before) = self.threads.insert(tid, Thread { row: Task { task_id, ..row }, table }) {
+            self.leave_table(before.table);
+        }
         task_id
+    }
+
+    /// A table without users.
+    fn new_table(&mut self, fds: SharedMap<i64>) -> usize {
+        self.tables.push(Table { fds, users: 0 });
+        self.tables.len() - 1
+    }
+
+    /// A thread has this table no longer. Returns what was in it; after its last user, it is empty.
+    fn leave_table(&mut self, table: usize) -> SharedMap<i64> {
+        let table = &mut self.tables[table];
+        table.users = table.users.saturating_sub(1);
+        if table.users == 0 { std::mem::take(&mut table.fds) } else { table.fds.clone() }
     }
 
     pub(super) fn begun(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
@@ -143,6 +168,7 @@ impl<'a> State<'a> {
         if let Some(mut thread) = self.threads.remove(&tid) {
             thread.row.exit_ns = Some(end.max(thread.row.start_ns));
             thread.row.exit_code = Some(status);
+            self.leave_table(thread.table);
             self.tasks.push(thread.row)?;
         }
         Ok(())
@@ -294,9 +320,11 @@ impl<'a> State<'a> {
         let table = self.threads.get(&tid)?.table;
         let fd = fd.filter(|fd| *fd >= 0)?;
         let next = self.next_ofd;
-        let ofd = *self.tables.get_mut(table)?.entry(fd).or_insert(next);
+        let fds = &mut self.tables.get_mut(table)?.fds;
+        let ofd = fds.get(fd as u32).copied().unwrap_or(next);
         if ofd == next {
             // Opened before the trace.
+            fds.insert(fd as u32, ofd);
             self.next_ofd += 1;
             self.descriptions.insert(ofd, Open { position: None, append: false });
         }
@@ -323,8 +351,8 @@ impl<'a> State<'a> {
                 }
             }
             "close" if ret == 0 => {
-                if let (Some(fd), Some(fds)) = (op.fd, self.tables.get_mut(table)) {
-                    fds.remove(&fd);
+                if let (Some(fd), Some(table)) = (op.fd, self.tables.get_mut(table)) {
+                    table.fds.remove(fd as u32);
                 }
             }
             "read" | "readv" | "write" | "writev" => {
@@ -362,8 +390,8 @@ impl<'a> State<'a> {
     }
 
     fn attach(&mut self, table: usize, fd: i64, ofd: i64) {
-        if let (Ok(fd), Some(fds)) = (i32::try_from(fd), self.tables.get_mut(table)) {
-            fds.insert(fd, ofd);
+        if let (Ok(fd), Some(table)) = (i32::try_from(fd), self.tables.get_mut(table)) {
+            table.fds.insert(fd as u32, ofd);
         }
     }
 
@@ -380,14 +408,14 @@ impl<'a> State<'a> {
         let table = if flags & CLONE_FILES != 0 {
             from
         } else {
-            let copy = self.tables.get(from).cloned().unwrap_or_default();
-            self.tables.push(copy);
-            self.tables.len() - 1
+            let copy = self.tables.get(from).map(|t| t.fds.clone()).unwrap_or_default();
+            self.new_table(copy)
         };
         let pid = if flags & CLONE_THREAD != 0 { pid } else { child };
         let start_ns = self.since_start(at_ns);
         if let Some(known) = self.threads.get_mut(&child) {
             // The child ran before its parent's call returned: keep what it opened.
+            let had_parent = known.row.parent.is_some();
             known.row = Task {
                 parent: Some(task_id),
                 pid,
@@ -395,11 +423,14 @@ impl<'a> State<'a> {
                 start_ns: known.row.start_ns,
                 ..known.row.clone()
             };
-            let own = std::mem::take(&mut self.tables[known.table]);
-            let mut all = self.tables[table].clone();
-            all.extend(own);
-            self.tables[table] = all;
-            known.table = table;
+            let own = std::mem::replace(&mut known.table, table);
+            self.tables[table].users += 1;
+            let opened = self.leave_table(own);
+            // A thread that had a parent already is another one, and its number was reused.
+            if own != table && !had_parent {
+                let fds = &mut self.tables[table].fds;
+                opened.iter().for_each(|(fd, ofd)| _ = fds.insert(fd, *ofd));
+            }
             return;
         }
         let row =
