@@ -127,6 +127,17 @@ pub enum ReplayError {
         /// The limit, bytes.
         max_bytes: i64,
     },
+    /// Planning costs far more than a reel of this size needs.
+    #[error(
+        "{path}: planning this replay takes too much: {why}; replay an earlier part with --to, or fewer files with --root",
+        path = path.display()
+    )]
+    TooMuchToPlan {
+        /// The reel.
+        path: PathBuf,
+        /// What is too much.
+        why: String,
+    },
     /// The memory of this process cannot be limited.
     #[error(
         "--memory-limit: {why}; it needs cgroup2 with the memory controller, and root or a cgroup delegated to this user"

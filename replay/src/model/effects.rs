@@ -353,9 +353,10 @@ impl Machine {
         }
         let name = self.reel.texts.paths.bytes(r.name);
         let all = self.set_attributes.entry(self.attributes_of(r, v)).or_default();
-        all.retain(|n| **n != *name);
         if sets {
-            all.push(name.into());
+            all.insert(name.into());
+        } else {
+            all.remove(name);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Applies lock calls to the lock table, and the release of locks when descriptors are closed.
 
+use std::collections::HashMap;
+
 use crate::{
     Call,
     model::{
@@ -65,13 +67,15 @@ impl Machine {
 
     /// A lock was granted although the model has a conflicting one. Returns the first call in flight (`pool`) that
     /// released it. If there is none, the release was not recorded, and the model drops the lock.
-    pub(crate) fn before_lock(&mut self, r: &Rec, pool: &[(u32, u32)]) -> Option<u32> {
+    pub(crate) fn before_lock(&mut self, r: &Rec, pool: impl FnOnce() -> Vec<(u32, u32)>) -> Option<u32> {
         if !r.call.locks() || r.ret < 0 || self.locks.is_empty() {
             return None;
         }
         let v = self.operands(r);
         let (file, lock) = self.lock_of(r, &v)?;
         let owner = self.locks.conflict(file, lock)?;
+        let pool = pool();
+        self.locks.work += pool.len() as u64 / 2;
         let found = pool.iter().find_map(|(id, row)| {
             if !self.reel.is_at_hand(*id, *row) {
                 return None;
@@ -132,9 +136,13 @@ impl Machine {
             return out;
         }
         let table = Owner::Table(self.processes.of(task).table);
+        let mut closed: HashMap<u32, u32> = HashMap::new();
+        for entry in entries {
+            *closed.entry(entry.ofd).or_default() += 1;
+        }
         for entry in entries {
             let ofd = &self.processes.ofds[entry.ofd as usize];
-            let is_last = ofd.refs as usize <= entries.iter().filter(|e| e.ofd == entry.ofd).count();
+            let is_last = ofd.refs <= closed[&entry.ofd];
             for owner in [table, Owner::Ofd(entry.ofd), Owner::Flock(entry.ofd)] {
                 if !self.locks.holds(ofd.file, owner) {
                     continue;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 /// Holder of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// fcntl locks: a descriptor table, by index.
     Table(usize),
@@ -52,13 +52,20 @@ pub struct HeldLock {
 
 /// Held locks by file.
 #[derive(Debug, Default)]
-pub struct LockTable(HashMap<i64, Vec<HeldLock>>);
+pub struct LockTable {
+    held: HashMap<i64, Vec<HeldLock>>,
+    /// Locks compared so far.
+    pub(crate) work: u64,
+}
+
+/// As many comparisons are one unit of work.
+const COMPARED_PER_WORK: u64 = 16;
 
 impl LockTable {
     /// Holder of a lock that conflicts with this one.
     pub fn conflict(&self, file: i64, lock: Lock) -> Option<Owner> {
         let exclusive = lock.exclusive?;
-        let held = self.0.get(&file)?.iter().find(|h| {
+        let held = self.held.get(&file)?.iter().find(|h| {
             h.owner != lock.owner
                 && h.owner.is_flock() == lock.owner.is_flock()
                 && (h.exclusive || exclusive)
@@ -70,7 +77,8 @@ impl LockTable {
 
     /// Sets or releases a lock. It replaces all locks of its owner within its range.
     pub fn set(&mut self, file: i64, lock: Lock) {
-        let all = self.0.entry(file).or_default();
+        let all = self.held.entry(file).or_default();
+        self.work += all.len() as u64 / COMPARED_PER_WORK;
         let mut kept = Vec::with_capacity(all.len() + 2);
         for h in all.drain(..) {
             if h.owner != lock.owner || h.to <= lock.from || lock.to <= h.from {
@@ -93,12 +101,13 @@ impl LockTable {
 
     /// Whether the owner holds any lock on the file.
     pub fn holds(&self, file: i64, owner: Owner) -> bool {
-        self.0.get(&file).is_some_and(|all| all.iter().any(|h| h.owner == owner))
+        self.held.get(&file).is_some_and(|all| all.iter().any(|h| h.owner == owner))
     }
 
     /// Releases all locks that the owner holds on the file.
     pub fn release(&mut self, file: i64, owner: Owner) {
-        if let Some(all) = self.0.get_mut(&file) {
+        if let Some(all) = self.held.get_mut(&file) {
+            self.work += all.len() as u64 / COMPARED_PER_WORK;
             all.retain(|h| h.owner != owner);
             self.tidy(file);
         }
@@ -106,24 +115,24 @@ impl LockTable {
 
     /// Whether no locks are held.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.held.is_empty()
     }
 
     /// All held locks, with their files, in order.
     pub fn all(&self) -> Vec<(i64, HeldLock)> {
-        let mut all: Vec<_> = self.0.iter().flat_map(|(file, held)| held.iter().map(|h| (*file, *h))).collect();
+        let mut all: Vec<_> = self.held.iter().flat_map(|(file, held)| held.iter().map(|h| (*file, *h))).collect();
         all.sort_by_key(|(file, h)| (*file, h.from));
         all
     }
 
     /// Files on which one of these owners holds a lock.
     pub fn files_of(&self, mut owner: impl FnMut(Owner) -> bool) -> Vec<i64> {
-        self.0.iter().filter(|(_, all)| all.iter().any(|h| owner(h.owner))).map(|(file, _)| *file).collect()
+        self.held.iter().filter(|(_, all)| all.iter().any(|h| owner(h.owner))).map(|(file, _)| *file).collect()
     }
 
     fn tidy(&mut self, file: i64) {
-        if self.0.get(&file).is_some_and(Vec::is_empty) {
-            self.0.remove(&file);
+        if self.held.get(&file).is_some_and(Vec::is_empty) {
+            self.held.remove(&file);
         }
     }
 }

@@ -9,12 +9,13 @@ use std::collections::{HashMap, HashSet};
 use ioreel_traces::text::to_bytes;
 
 use crate::{
+    Skip,
     model::{
         attributes::{Attributes, AttributesOf},
         data_keys::Keys,
         locks::LockTable,
         named_files::NamedFiles,
-        names::{Kind, Names, NodeId, ROOT},
+        names::{Kind, Names, NodeId, PATH_BYTES, ROOT},
         outside_roots::BorderCrossings,
         processes::Processes,
         sizes::Sizes,
@@ -62,7 +63,7 @@ pub(crate) struct Machine {
     /// The file behind each name, as far as opens and stats showed it.
     pub(crate) named_files: NamedFiles,
     /// Names of the extended attributes that the workload set.
-    pub(crate) set_attributes: HashMap<AttributesOf, Vec<Box<[u8]>>>,
+    pub(crate) set_attributes: HashMap<AttributesOf, HashSet<Box<[u8]>>>,
     /// Initial extended attributes, by initial name.
     pub(crate) attributes: HashMap<NodeId, Attributes>,
     /// Extended attributes that files were found not to have, by initial name.
@@ -129,6 +130,10 @@ impl Machine {
     fn load_tree(&mut self) {
         for row in 0..self.reel.tree.len() {
             let t = &self.reel.tree[row];
+            if t.path.len() > PATH_BYTES && to_bytes(&t.path).len() > PATH_BYTES {
+                *self.reel.other_layers.entry(Skip::LongPath).or_default() += 1;
+                continue;
+            }
             let node = self.names.literal(&to_bytes(&t.path));
             // The recorder derived a name about which it knows nothing more: its kind is a default.
             let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none();

@@ -67,6 +67,7 @@ impl Machine {
             }
             c if c.touches() => {
                 let known = &self.processes.maps[maps].value;
+                self.processes.work += known.len() as u64 / 64;
                 let holds = |m: &&Mapping| {
                     m.file == r.file
                         && (c != Call::Dirty || m.stores())

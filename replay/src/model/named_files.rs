@@ -1,25 +1,28 @@
 //! Which file has which names, as far as opens and stats showed it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::model::names::{Names, NodeId};
 
 /// Files by name, and names by file.
 #[derive(Debug, Default)]
 pub(crate) struct NamedFiles {
-    files: HashMap<NodeId, i64>,
-    names: HashMap<i64, Vec<NodeId>>,
+    /// The file behind a name, and the name's number among all.
+    files: HashMap<NodeId, (i64, u64)>,
+    /// By number: a file may have many names.
+    names: HashMap<i64, BTreeMap<u64, NodeId>>,
+    numbers: u64,
 }
 
 impl NamedFiles {
     /// The file behind a name.
     pub(crate) fn get(&self, node: NodeId) -> Option<i64> {
-        self.files.get(&node).copied()
+        self.files.get(&node).map(|(file, _)| *file)
     }
 
-    /// One of a file's names.
+    /// One of a file's names: the oldest.
     pub(crate) fn name_of(&self, file: i64) -> Option<NodeId> {
-        self.names.get(&file)?.first().copied()
+        self.names.get(&file)?.first_key_value().map(|(_, node)| *node)
     }
 
     /// Whether the file has a name.
@@ -31,16 +34,17 @@ impl NamedFiles {
     pub(crate) fn insert(&mut self, node: NodeId, file: i64) {
         if self.get(node) != Some(file) {
             self.remove(node);
-            self.files.insert(node, file);
-            self.names.entry(file).or_default().push(node);
+            self.numbers += 1;
+            self.files.insert(node, (file, self.numbers));
+            self.names.entry(file).or_default().insert(self.numbers, node);
         }
     }
 
     /// Removes a name and returns its file.
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<i64> {
-        let file = self.files.remove(&node)?;
+        let (file, number) = self.files.remove(&node)?;
         if let Some(names) = self.names.get_mut(&file) {
-            names.retain(|n| *n != node);
+            names.remove(&number);
             if names.is_empty() {
                 self.names.remove(&file);
             }
@@ -55,7 +59,7 @@ impl NamedFiles {
 
     /// All names with their files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, i64)> {
-        self.files.iter().map(|(node, file)| (*node, *file))
+        self.files.iter().map(|(node, (file, _))| (*node, *file))
     }
 }
 

@@ -20,6 +20,11 @@ pub type NodeId = u32;
 pub const NO_NODE: NodeId = u32::MAX;
 /// The root directory.
 pub const ROOT: NodeId = 0;
+/// Absolute paths are followed up to this length, bytes. A call cannot name a longer path than [`PATH_BYTES`], but a
+/// working directory can be deeper.
+const DEEPEST_BYTES: u32 = 4 * PATH_BYTES as u32;
+/// The kernel takes no longer path, bytes without NUL.
+pub(crate) const PATH_BYTES: usize = 4095;
 /// The file has only one known name.
 const NO_INODE: u32 = u32::MAX;
 
@@ -70,6 +75,8 @@ pub enum InitialState {
 struct Node {
     parent: NodeId,
     name: u32,
+    /// Length of its path.
+    path_bytes: u32,
     first_child: NodeId,
     next_sibling: NodeId,
     area: Option<Skip>,
@@ -113,6 +120,8 @@ pub struct Names {
     pub(crate) by_root: bool,
     /// Incremented when paths may lead elsewhere: something other than a regular file was created, removed or moved.
     pub(crate) shape: u64,
+    /// Nodes and components of paths visited so far.
+    pub(crate) work: u64,
 }
 
 /// The directories above a path, without the root.
@@ -127,6 +136,7 @@ impl Names {
         let root = Node {
             parent: ROOT,
             name: 0,
+            path_bytes: 0,
             first_child: NO_NODE,
             next_sibling: NO_NODE,
             area: (!roots.is_empty() && !roots.contains(&b"/"[..].to_vec())).then_some(Skip::Outside),
@@ -153,6 +163,7 @@ impl Names {
             entered: None,
             by_root: false,
             shape: 0,
+            work: 0,
         }
     }
 
@@ -215,8 +226,13 @@ impl Names {
         if path.is_empty() { b"/".to_vec() } else { path }
     }
 
-    /// The node of `name` in `dir`.
+    /// The node of `name` in `dir`. What is deeper than the model follows has no node of its own: it is in an area that
+    /// is skipped.
     pub fn child(&mut self, dir: NodeId, name: &[u8]) -> NodeId {
+        let path_bytes = self.nodes[dir as usize].path_bytes.saturating_add(name.len() as u32).saturating_add(1);
+        if self.nodes[dir as usize].area == Some(Skip::LongPath) {
+            return dir;
+        }
         let text = match self.names.get(name) {
             Some(t) => *t,
             None => {
@@ -234,6 +250,7 @@ impl Names {
         let mut node = Node {
             parent: dir,
             name: text,
+            path_bytes,
             first_child: NO_NODE,
             next_sibling,
             area: self.nodes[dir as usize].area,
@@ -255,6 +272,9 @@ impl Names {
             // /dev/shm is a file system like any other.
             node.area = self.area(ROOT).filter(|_| !self.roots.contains(&b"/dev"[..]));
         }
+        if path_bytes > DEEPEST_BYTES {
+            node.area = Some(Skip::LongPath);
+        }
         self.nodes.push(node);
         self.children.insert((dir, text), id);
         if self.nodes[id as usize].area == Some(Skip::Outside) {
@@ -269,36 +289,49 @@ impl Names {
     /// What exists at `node` now, as far as known.
     pub fn state(&mut self, node: NodeId) -> &State {
         if self.nodes[node as usize].state == State::Unset {
-            let parent = self.parent(node);
-            let inherited = match *self.state(parent) {
-                State::Unknown { pre } => pre,
-                State::Present { kind: Kind::Directory | Kind::Unknown, pre, .. } => pre,
-                _ => NO_NODE,
-            };
-            let mut inode = NO_INODE;
-            let state = if inherited == NO_NODE {
-                State::Absent
-            } else {
-                let pre = if inherited == parent {
-                    node
-                } else {
-                    let name = self.texts[self.nodes[node as usize].name as usize].clone();
-                    self.child(inherited, &name)
-                };
-                inode = self.nodes[pre as usize].inode_before;
-                match &self.nodes[pre as usize].before {
-                    InitialState::Unknown if self.nodes[inherited as usize].made => State::Absent,
-                    InitialState::Unknown => State::Unknown { pre },
-                    InitialState::Absent => State::Absent,
-                    InitialState::Present { kind, target, .. } => {
-                        State::Present { kind: *kind, target: target.clone(), pre }
-                    }
-                }
-            };
-            self.nodes[node as usize].state = state;
-            self.nodes[node as usize].inode = inode;
+            // It follows from what its directory is, and so on upwards.
+            let mut unset = vec![node];
+            let mut above = self.parent(node);
+            while above != ROOT && self.nodes[above as usize].state == State::Unset {
+                unset.push(above);
+                above = self.parent(above);
+            }
+            self.work += unset.len() as u64 / 2;
+            unset.into_iter().rev().for_each(|n| self.inherit(n));
         }
         &self.nodes[node as usize].state
+    }
+
+    /// Determines the state of `node` from that of its directory, which is known.
+    fn inherit(&mut self, node: NodeId) {
+        let parent = self.parent(node);
+        let inherited = match self.nodes[parent as usize].state {
+            State::Unknown { pre } => pre,
+            State::Present { kind: Kind::Directory | Kind::Unknown, pre, .. } => pre,
+            _ => NO_NODE,
+        };
+        let mut inode = NO_INODE;
+        let state = if inherited == NO_NODE {
+            State::Absent
+        } else {
+            let pre = if inherited == parent {
+                node
+            } else {
+                let name = self.texts[self.nodes[node as usize].name as usize].clone();
+                self.child(inherited, &name)
+            };
+            inode = self.nodes[pre as usize].inode_before;
+            match &self.nodes[pre as usize].before {
+                InitialState::Unknown if self.nodes[inherited as usize].made => State::Absent,
+                InitialState::Unknown => State::Unknown { pre },
+                InitialState::Absent => State::Absent,
+                InitialState::Present { kind, target, .. } => {
+                    State::Present { kind: *kind, target: target.clone(), pre }
+                }
+            }
+        };
+        self.nodes[node as usize].state = state;
+        self.nodes[node as usize].inode = inode;
     }
 
     /// Whether something exists there; `None` if unknown.
@@ -336,77 +369,6 @@ impl Names {
         self.nodes[node as usize].before = InitialState::Present { kind, target, row, confirmed: false };
     }
 
-    /// A result proved that something of this kind exists at `node` now.
-    pub fn prove_present(&mut self, node: NodeId, kind: Kind, target: Option<Box<[u8]>>) {
-        if self.is_nameless(node) {
-            return;
-        }
-        let (pre, known) = match self.state(node) {
-            State::Unknown { pre } => (*pre, Kind::Unknown),
-            State::Present { pre, kind, .. } => (*pre, *kind),
-            // Created by something not recorded. It exists from now on, and the replay leaves it alone.
-            State::Absent | State::Unset => {
-                self.shape += 1;
-                self.nodes[node as usize].state = State::Present { kind: Kind::Foreign, target: None, pre: NO_NODE };
-                return;
-            }
-        };
-        let unproven =
-            pre != NO_NODE && !matches!(self.nodes[pre as usize].before, InitialState::Present { confirmed: true, .. });
-        let settles = known == Kind::Unknown && kind != Kind::Unknown;
-        // A link that was seen before its target was read.
-        let reads = target.is_some()
-            && pre != NO_NODE
-            && matches!(self.nodes[pre as usize].before, InitialState::Present { target: None, .. });
-        if !unproven && !settles && !reads {
-            return;
-        }
-        let kind = if known == Kind::Unknown { kind } else { known };
-        self.shape += u64::from(kind != Kind::Regular);
-        if pre != NO_NODE {
-            let before = &mut self.nodes[pre as usize].before;
-            match before {
-                InitialState::Present { confirmed, kind: k, target: t, .. } => {
-                    *confirmed = true;
-                    *k = kind;
-                    if t.is_none() {
-                        *t = target.clone();
-                    }
-                }
-                _ => *before = InitialState::Present { kind, target: target.clone(), row: NO_NODE, confirmed: true },
-            }
-        }
-        if let State::Present { kind: k, target: t, .. } = &mut self.nodes[node as usize].state {
-            *k = kind;
-            if t.is_none() {
-                *t = target;
-            }
-        } else {
-            self.nodes[node as usize].state = State::Present { kind, target, pre };
-        }
-        if node != ROOT {
-            let parent = self.parent(node);
-            self.prove_present(parent, Kind::Directory, None);
-        }
-    }
-
-    /// A result proved that nothing exists at `node` now. If the reel's `tree` lists it and no result confirmed that,
-    /// its entry and the unconfirmed ones below are dropped: the recorder may have looked at the name only after the
-    /// workload created it.
-    pub fn prove_absent(&mut self, node: NodeId) {
-        let pre = self.pre(node);
-        let confirmed = |n: &Node| matches!(n.before, InitialState::Present { confirmed: true, .. });
-        if pre != NO_NODE && !confirmed(&self.nodes[pre as usize]) {
-            for n in self.subtree(pre) {
-                let n = &mut self.nodes[n as usize];
-                if !confirmed(n) {
-                    n.before = InitialState::Absent;
-                }
-            }
-        }
-        self.clear(node);
-    }
-
     /// What exists at `node` is about to change, so paths may lead elsewhere unless it is a regular file.
     pub(super) fn bends(&mut self, node: NodeId) {
         let state = &self.nodes[node as usize].state;
@@ -416,7 +378,9 @@ impl Names {
 
     /// Removes what exists at `node` and below.
     pub fn clear(&mut self, node: NodeId) {
-        for n in self.subtree(node) {
+        let below = self.subtree(node);
+        self.work += below.len() as u64 / 2;
+        for n in below {
             self.bends(n);
             self.nodes[n as usize].state = State::Absent;
             self.nodes[n as usize].inode = NO_INODE;
@@ -510,6 +474,7 @@ impl Names {
 
 mod moves;
 mod paths;
+mod proofs;
 mod rebase;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@ use crate::{
         attributes::AttributesOf,
         machine::Machine,
         names::{Kind, NO_NODE, NodeId, ROOT},
-        path_resolution::MAX_PATH_BYTES,
         processes::{Entry, clone},
     },
     reel::input::{NO_FD, NO_ID, NONE, Rec},
@@ -258,7 +257,7 @@ impl Machine {
         if self.attributes.get(&pre).is_some_and(|all| all.contains_key(name)) {
             return true;
         }
-        self.set_attributes.get(&self.attributes_of(r, v)).is_some_and(|all| all.iter().any(|n| **n == *name))
+        self.set_attributes.get(&self.attributes_of(r, v)).is_some_and(|all| all.contains(name))
     }
 
     fn takes_path(&self, call: Call) -> bool {
@@ -441,10 +440,10 @@ impl Machine {
     fn resolve_names(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
         let two = r.call.renames() || r.call.links();
         if r.call.symlinks() {
-            let is_cut = |text: &[u8]| text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG);
-            if r.path == NONE || is_cut(self.reel.texts.paths.bytes(r.path)) {
+            if r.path == NONE {
                 return Err(Skip::NoPath);
             }
+            self.whole_path(r, self.reel.texts.paths.bytes(r.path))?;
         } else {
             let last = if r.call.names_last() { Last::Name } else { Last::File { follow: r.call.follows(r.flags) } };
             match self.name(r, r.dirfd, r.path, last, v) {

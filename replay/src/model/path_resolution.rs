@@ -7,7 +7,7 @@ use crate::{
     base::paths::seen_from,
     model::{
         machine::Machine,
-        names::{Kind, NO_NODE, Names, NodeId},
+        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES},
         operands::{CWD, Last, Operands, TOP, through_descriptor},
         processes::Ofd,
     },
@@ -18,8 +18,6 @@ use crate::{
     },
 };
 
-/// The recorder cuts off longer paths.
-pub(crate) const MAX_PATH_BYTES: usize = 4095;
 /// `RESOLVE_IN_ROOT` of openat2: the starting directory is the root.
 const RESOLVE_IN_ROOT: i64 = 0x10;
 /// This, `RESOLVE_BENEATH` and `RESOLVE_NO_XDEV` limit where a path may lead, relative to its start.
@@ -82,10 +80,9 @@ impl Machine {
         if path == NONE {
             return Err(Skip::NoPath);
         }
-        let text = self.reel.texts.paths.bytes(path).to_vec();
-        if text.len() >= MAX_PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
-            return Err(Skip::NoPath);
-        }
+        let text = self.reel.texts.paths.bytes(path);
+        self.whole_path(r, text)?;
+        let text = text.to_vec();
         let pid = self.reel.tasks[r.task as usize].pid;
         let follows = matches!(last, Last::File { follow: true });
         let (dirfd, text) = match link_of_proc(&text, pid) {
@@ -110,6 +107,14 @@ impl Machine {
             _ => (dirfd, text),
         };
         self.resolve_path(r, dirfd, &text, last, v)
+    }
+
+    /// Refuses a path that the recorder cut off, as it does with longer ones, or that no kernel takes.
+    pub(crate) fn whole_path(&self, r: &Rec, text: &[u8]) -> Result<(), Skip> {
+        if text.len() >= PATH_BYTES && failed_with(r, libc::ENAMETOOLONG) {
+            return Err(Skip::NoPath);
+        }
+        if text.len() > PATH_BYTES { Err(Skip::LongPath) } else { Ok(()) }
     }
 
     /// Resolves a link of /proc to a descriptor: by the descriptor if the call can take one, otherwise by the name of

@@ -72,6 +72,15 @@ pub struct Shared<T> {
     pub was_shared: bool,
     /// Incremented when a descriptor is added or removed.
     pub version: u64,
+    /// All tasks that use or used it.
+    pub tasks: Vec<usize>,
+}
+
+impl<T> Shared<T> {
+    /// Used by this task alone.
+    fn new(value: T, task: usize) -> Self {
+        Self { value, users: 1, was_shared: false, version: 0, tasks: vec![task] }
+    }
 }
 
 /// Working directory, root directory and umask (`CLONE_FS`).
@@ -147,6 +156,10 @@ pub struct Processes {
     pub places: Vec<Shared<FsContext>>,
     /// Mappings.
     pub maps: Vec<Shared<Maps>>,
+    /// Fs contexts in use.
+    live_places: BTreeSet<usize>,
+    /// Descriptors copied, and directories relocated, so far.
+    pub(crate) work: u64,
     /// Open file descriptions.
     pub ofds: Vec<Ofd>,
     /// Those of directories, which move when a directory is renamed.
@@ -173,6 +186,9 @@ pub struct Processes {
 
 /// Slots that a thread takes at a time: one cache line, so that threads do not share lines.
 const BLOCK_SLOTS: u32 = 16;
+
+/// A copied descriptor takes memory in the plan, too.
+const WORK_PER_COPY: u64 = 8;
 
 /// `CLONE_*` flags that matter here.
 pub mod clone {
@@ -222,9 +238,9 @@ impl Processes {
     /// Starts thread `task` with empty tables of its own.
     pub fn start_root(&mut self, task: usize, place: FsContext) {
         let tables = (self.tables.len(), self.places.len(), self.maps.len());
-        self.tables.push(Shared { value: BTreeMap::new(), users: 1, was_shared: false, version: 0 });
-        self.places.push(Shared { value: place, users: 1, was_shared: false, version: 0 });
-        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
+        self.tables.push(Shared::new(BTreeMap::new(), task));
+        self.new_place(task, place);
+        self.maps.push(Shared::new(Maps::new(), task));
         self.set(
             task,
             Use {
@@ -258,6 +274,7 @@ impl Processes {
         let mut u = Use { alive: true, maps_users: p.maps_users || flags & clone::NEWUSER != 0, ..p };
         if flags & clone::FILES != 0 {
             self.tables[p.table].users += 1;
+            self.tables[p.table].tasks.push(child);
             self.tables[p.table].was_shared = true;
         } else {
             u.table = self.copy_table(child, p.table, &mut copies);
@@ -265,16 +282,14 @@ impl Processes {
         if flags & clone::FS != 0 {
             self.places[p.place].users += 1;
         } else {
-            u.place = self.places.len();
-            let value = self.places[p.place].value;
-            self.places.push(Shared { value, users: 1, was_shared: false, version: 0 });
+            u.place = self.new_place(child, self.places[p.place].value);
         }
         if flags & clone::VM != 0 {
             self.maps[p.maps].users += 1;
         } else {
             // A forked child inherits mappings. The replay does not repeat that: they stay with the parent.
             u.maps = self.maps.len();
-            self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
+            self.maps.push(Shared::new(Maps::new(), child));
         }
         self.set(child, u);
         copies
@@ -282,6 +297,7 @@ impl Processes {
 
     fn copy_table(&mut self, task: usize, table: usize, copies: &mut Vec<(Slot, Slot)>) -> usize {
         let mut value = self.tables[table].value.clone();
+        self.work += value.len() as u64 * WORK_PER_COPY;
         for entry in value.values_mut() {
             self.ofds[entry.ofd as usize].refs += 1;
             if let Ok(slot) = &mut entry.slot {
@@ -290,7 +306,7 @@ impl Processes {
                 *slot = new;
             }
         }
-        self.tables.push(Shared { value, users: 1, was_shared: false, version: 0 });
+        self.tables.push(Shared::new(value, task));
         self.tables.len() - 1
     }
 
@@ -310,10 +326,14 @@ impl Processes {
         let place = self.of(task).place;
         if self.places.get(place).is_some_and(|p| p.users > 1) {
             self.places[place].users -= 1;
-            let value = self.places[place].value;
-            self.uses[task].place = self.places.len();
-            self.places.push(Shared { value, users: 1, was_shared: false, version: 0 });
+            self.uses[task].place = self.new_place(task, self.places[place].value);
         }
+    }
+
+    fn new_place(&mut self, task: usize, value: FsContext) -> usize {
+        self.live_places.insert(self.places.len());
+        self.places.push(Shared::new(value, task));
+        self.places.len() - 1
     }
 
     /// The entry of a thread's descriptor.
@@ -397,7 +417,11 @@ impl Processes {
                 last.extend(self.unref(entry.ofd));
             }
         }
-        self.places[u.place].users -= 1;
+        let place = &mut self.places[u.place];
+        place.users -= 1;
+        if place.users == 0 {
+            self.live_places.remove(&u.place);
+        }
         (last, self.drop_maps(task))
     }
 
@@ -412,12 +436,14 @@ impl Processes {
     /// New memory after exec.
     pub fn new_maps(&mut self, task: usize) {
         self.uses[task].maps = self.maps.len();
-        self.maps.push(Shared { value: Maps::new(), users: 1, was_shared: false, version: 0 });
+        self.maps.push(Shared::new(Maps::new(), task));
     }
 
     /// After a directory moved: moves working directories, root directories and directory descriptors along.
     pub fn relocate(&mut self, mut moved: impl FnMut(NodeId) -> NodeId) {
-        for place in self.places.iter_mut().filter(|p| p.users > 0) {
+        self.work += (self.live_places.len() + self.directories.len()) as u64;
+        for place in &self.live_places {
+            let place = &mut self.places[*place];
             if let Ok(cwd) = place.value.cwd {
                 place.value.cwd = Ok(moved(cwd));
             }

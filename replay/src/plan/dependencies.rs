@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use ioreel_traces::shared_map::SharedMap;
+
 use crate::model::names::{Names, NodeId, ROOT};
 
 pub use crate::plan::edge::{Edge, EdgeKind, Kinds, OrderMode};
@@ -66,8 +68,10 @@ pub struct Order {
     me: Stamp,
     /// Edges of the current step.
     pub edges: Vec<Edge>,
-    /// By thread: the latest step of each other thread that it has waited for.
-    seen: Vec<HashMap<u32, u32>>,
+    /// By thread: the latest step of each other thread that it has waited for. A child starts with its parent's.
+    seen: Vec<SharedMap<u32>>,
+    /// Uses compared and edges made so far.
+    pub(crate) work: u64,
     names: Vec<Name>,
     files: HashMap<i64, Uses>,
     ofds: Vec<Option<Stamp>>,
@@ -89,6 +93,9 @@ pub struct Order {
     last: HashMap<u32, u32>,
 }
 
+/// As many comparisons are one unit of work.
+const COMPARED_PER_WORK: u64 = 64;
+
 /// Number of ended calls kept. A call that was entered before the oldest of these waits for more than it must.
 const ENDED: usize = 512;
 
@@ -101,6 +108,7 @@ impl Order {
             me: Stamp { task: 0, step: 0 },
             edges: Vec::new(),
             seen: Vec::new(),
+            work: 0,
             names: Vec::new(),
             files: HashMap::new(),
             ofds: Vec::new(),
@@ -122,7 +130,7 @@ impl Order {
         self.me = Stamp { task: task as u32, step: step as u32 };
         self.edges.clear();
         if self.seen.len() <= task {
-            self.seen.resize_with(task + 1, HashMap::new);
+            self.seen.resize_with(task + 1, SharedMap::default);
         }
     }
 
@@ -137,28 +145,29 @@ impl Order {
             return;
         }
         let seen = &mut self.seen[self.me.task as usize];
-        let known = seen.entry(other.task).or_insert(u32::MAX);
-        if *known != u32::MAX && *known >= other.step {
+        // A wait for a step stands for those before it.
+        if seen.get(other.task).is_some_and(|known| *known >= other.step) {
             return;
         }
-        *known = other.step;
+        seen.insert(other.task, other.step);
+        self.work += 1;
         self.edges.push(Edge { on: other, kind });
     }
 
     /// A child starts at its parent's step: what the parent waited for is implied.
     pub fn fork(&mut self, parent: Stamp, child: usize) {
         let size = self.seen.len().max(child + 1).max(parent.task as usize + 1);
-        self.seen.resize_with(size, HashMap::new);
+        self.seen.resize_with(size, SharedMap::default);
         let mut seen = self.seen[parent.task as usize].clone();
         seen.insert(parent.task, parent.step);
         self.seen[child] = seen;
     }
 
     /// A thread ended: its knowledge is no longer needed.
-    pub fn exit(&mut self, child: usize, parent: usize) {
-        let size = self.seen.len().max(child + 1).max(parent + 1);
-        self.seen.resize_with(size, HashMap::new);
-        self.seen[child] = HashMap::new();
+    pub fn exit(&mut self, task: usize) {
+        if let Some(seen) = self.seen.get_mut(task) {
+            *seen = SharedMap::default();
+        }
     }
 
     fn use_of(&mut self, take: impl Fn(&mut Self) -> &mut Uses, class: Class, kind: EdgeKind) {
@@ -167,11 +176,13 @@ impl Order {
         }
         let me = Use { by: self.me, kind };
         let uses = take(self);
+        let compared = uses.now.len() as u64 / COMPARED_PER_WORK;
         let join = uses.class == class && class != Class::Alone && !uses.now.is_empty();
         if join {
             match uses.now.iter_mut().find(|s| s.by.task == me.by.task && s.kind == kind) {
                 Some(mine) => {
                     mine.by.step = me.by.step;
+                    self.work += compared;
                     // Earlier groups were waited for at the thread's first use.
                     return;
                 }
@@ -182,6 +193,7 @@ impl Order {
             uses.class = class;
         }
         let before = std::mem::take(&mut uses.before);
+        self.work += compared + before.len() as u64 / COMPARED_PER_WORK;
         for b in &before {
             self.after(b.by, between(b.kind, kind));
         }
@@ -226,7 +238,9 @@ impl Order {
     pub fn write_name(&mut self, names: &Names, node: NodeId) {
         self.lineage(names, node, true);
         if self.mode != OrderMode::Thread {
-            for below in names.subtree(node).into_iter().skip(1) {
+            let below = names.subtree(node);
+            self.work += below.len() as u64 / 2;
+            for below in below.into_iter().skip(1) {
                 let uses = std::mem::take(&mut self.name_mut(below).uses);
                 for s in &uses.now {
                     self.after(s.by, between(s.kind, EdgeKind::Tree));
@@ -293,6 +307,7 @@ impl Order {
         for s in self.ended.iter().take(usize::try_from(recent).unwrap_or(0)).rev() {
             waits.entry(s.task).or_insert(s.step);
         }
+        self.work += self.last.len() as u64 / 4;
         for (task, step) in &self.last {
             waits.entry(*task).or_insert(*step);
         }

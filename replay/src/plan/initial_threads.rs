@@ -71,7 +71,7 @@ impl Planner {
         self.machine.processes.start_root(i, here);
         let who = Credentials::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
         self.machine.processes.uses[i].who = who;
-        let mine: Vec<_> = self.machine.reel.fds.iter().filter(|f| f.task_id == t.task_id).cloned().collect();
+        let mine = self.machine.reel.fds_of(t.task_id);
         for f in mine {
             let info = f.file.and_then(|f| self.machine.reel.files.get(&f)).cloned();
             let kind = info.as_ref().map_or(Kind::Unknown, |i| i.kind);
@@ -166,9 +166,10 @@ impl Planner {
 
     /// Mappings at the start. Private ones are programs and libraries, which a replay does not map.
     fn begin_maps(&mut self, task: usize, task_id: i64) {
-        let mine: Vec<_> =
-            self.machine.reel.maps.iter().filter(|m| m.task_id == task_id && m.flags & 1 != 0).cloned().collect();
-        for m in mine {
+        for m in self.machine.reel.maps_of(task_id) {
+            if m.flags & 1 == 0 {
+                continue;
+            }
             let Some(info) = self.machine.reel.files.get(&m.file).cloned() else { continue };
             let Some(path) = info.path.filter(|_| Skip::of_kind(info.kind).is_none() && !info.unlinked) else {
                 continue;

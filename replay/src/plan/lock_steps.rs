@@ -1,6 +1,6 @@
 //! Locks in the plan: the order of steps that use locks, and steps that release locks when threads end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     model::{lock_effects::Unlocks, locks::Owner, machine::Machine, operands::Operands, processes::Entry},
@@ -45,6 +45,10 @@ impl Planner {
     /// must stay until the calls that were refused because of them have been issued.
     pub(crate) fn locks_outlast(&mut self) {
         let held: Vec<(i64, Owner)> = self.machine.locks.all().into_iter().map(|(file, h)| (file, h.owner)).collect();
+        let mut by_owner: HashMap<Owner, Vec<usize>> = HashMap::new();
+        for (i, (_, owner)) in held.iter().enumerate() {
+            by_owner.entry(*owner).or_default().push(i);
+        }
         let mut done = HashSet::new();
         for task in 0..self.programs.tasks.len() {
             let table = self.machine.processes.of(task).table;
@@ -52,11 +56,11 @@ impl Planner {
                 continue;
             }
             let ofds: HashSet<u32> = self.machine.processes.tables[table].value.values().map(|e| e.ofd).collect();
-            let own = held.iter().filter(|(_, owner)| match owner {
-                Owner::Table(of) => *of == table,
-                Owner::Ofd(ofd) | Owner::Flock(ofd) => ofds.contains(ofd),
-            });
-            let gone = own.copied().collect();
+            let owners = ofds.iter().flat_map(|ofd| [Owner::Ofd(*ofd), Owner::Flock(*ofd)]);
+            let mut own: Vec<usize> =
+                owners.chain([Owner::Table(table)]).filter_map(|o| by_owner.get(&o)).flatten().copied().collect();
+            own.sort_unstable();
+            let gone = own.into_iter().map(|i| held[i]).collect();
             self.ends_with(task, Unlocks { gone, shared: Vec::new() });
         }
     }
@@ -70,8 +74,10 @@ impl Planner {
         // A step without effect: the end must wait for calls that were refused because of these locks.
         self.programs.push(task, Act::Close(Range::default()), i64::MAX, |order| drop_locks(order, &unlocks));
         let files = || unlocks.gone.iter().map(|(file, _)| file).chain(&unlocks.shared);
-        let threads = (0..self.machine.processes.uses.len()).filter(|t| self.machine.processes.uses[*t].table == table);
-        for thread in threads.collect::<Vec<_>>() {
+        // A task that left the table uses another one.
+        let (all, uses) = (&self.machine.processes.tables[table].tasks, &self.machine.processes.uses);
+        let threads: Vec<usize> = all.iter().copied().filter(|t| uses[*t].table == table).collect();
+        for thread in threads {
             self.programs.dependencies.begin(thread, FINISH as usize);
             for file in files() {
                 // Of one class: the next locker waits for all of these threads.

@@ -3,7 +3,7 @@
 //! In: operations of a reel, and the recorded machine. Out: a [`program::Plan`], made without touching a file system.
 //!
 //! * `walk` visits operations in the order in which they took effect; `overlap` and `races` determine it where calls
-//!   overlap;
+//!   overlap, `pool` holds those in flight;
 //! * `commit` adds one operation to its thread's program; `resources` lists what it uses;
 //! * [`dependencies`] and [`edge`] determine what a step waits for; `requests` and `pipes` plan io_uring and AIO
 //!   requests, and streams;
@@ -23,6 +23,7 @@ pub(crate) mod lock_steps;
 pub(crate) mod overlap;
 pub(crate) mod pipes;
 pub(crate) mod planner;
+pub(crate) mod pool;
 pub mod program;
 pub(crate) mod programs;
 pub(crate) mod races;

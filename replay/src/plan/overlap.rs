@@ -15,7 +15,7 @@ use crate::{
         names::{NO_NODE, NodeId},
         operands::Operands,
     },
-    plan::races::Races,
+    plan::{pool::Pool, races::Races},
     reel::{input::Rec, submission::Phase},
 };
 
@@ -93,7 +93,6 @@ struct Unmet {
 /// An operation in flight.
 struct Other {
     id: u32,
-    end_ns: i64,
     touches: Touches,
 }
 
@@ -135,6 +134,9 @@ pub(crate) struct Overlaps<'a> {
     /// Resolved operands of operations in flight, by id.
     pub(crate) looks: &'a mut Vec<Option<ResolvedNames>>,
     pub(crate) races: &'a Races,
+    pub(crate) pool: &'a Pool,
+    /// Work done so far.
+    pub(crate) compared: &'a mut u64,
 }
 
 impl Overlaps<'_> {
@@ -197,11 +199,12 @@ impl Overlaps<'_> {
 
     /// The operation in flight, if any, that took effect before `rec`, which is about to be committed. Marks operations
     /// whose order results do not determine as raced.
-    pub(crate) fn before(&mut self, rec: &mut Rec, pool: &[(u32, u32)]) -> Option<u32> {
+    pub(crate) fn before(&mut self, rec: &mut Rec) -> Option<u32> {
         let look = self.look_along(rec);
         let mine = self.touches(rec, &look);
-        let mut others = self.in_flight_with(rec, pool, mine.all.is_empty());
-        others.sort_by_key(|o| o.end_ns);
+        self.races_within_thread(rec);
+        // An operation that touches nothing is in nobody's way.
+        let others = if mine.all.is_empty() { Vec::new() } else { self.in_flight_with(rec) };
         if let Some(o) = others.iter().find(|o| number_is_free_first(&o.touches, &mine)) {
             return Some(o.id);
         }
@@ -249,33 +252,36 @@ impl Overlaps<'_> {
         changes(mine, theirs) || changes(theirs, mine)
     }
 
-    /// The operations in flight of other threads. Within one thread only requests overlap; they are checked for races.
-    /// `nothing`: the current operation touches nothing, so no other one matters.
-    fn in_flight_with(&mut self, rec: &mut Rec, pool: &[(u32, u32)], nothing: bool) -> Vec<Other> {
-        let mut others = Vec::new();
-        for (id, row) in pool {
-            if !self.machine.reel.is_at_hand(*id, *row) {
-                continue;
-            }
-            if let Some(other) = self.machine.reel.recs[*id as usize].as_ref().filter(|o| o.task == rec.task) {
-                if self.races.may_race(self.machine, rec, other) {
-                    rec.raced = true;
-                    if let Some(other) = &mut self.machine.reel.recs[*id as usize] {
-                        other.raced = true;
-                    }
-                }
-                continue;
-            }
-            if nothing {
-                continue;
-            }
-            let Some(other) = self.machine.reel.take(*id) else { continue };
-            if matches!(other.phase, Phase::Whole | Phase::Ended) {
-                let touches = self.touches_in_flight(*id, &other);
-                others.push(Other { id: *id, end_ns: other.end_ns, touches });
-            }
-            self.machine.reel.recs[*id as usize] = Some(other);
+    /// Marks requests in flight of the same thread whose results may depend on their order with `rec`.
+    fn races_within_thread(&mut self, rec: &mut Rec) {
+        if rec.phase != Phase::Ended {
+            return;
         }
+        let requests = self.pool.requests_of(rec.task);
+        *self.compared += requests.len() as u64 / 16;
+        for (id, _) in requests {
+            let Some(other) = self.machine.reel.recs[id as usize].as_ref() else { continue };
+            if self.races.may_race(self.machine, rec, other) {
+                rec.raced = true;
+                if let Some(other) = &mut self.machine.reel.recs[id as usize] {
+                    other.raced = true;
+                }
+            }
+        }
+    }
+
+    /// The operations in flight of other threads, by return.
+    fn in_flight_with(&mut self, rec: &Rec) -> Vec<Other> {
+        let mut others = Vec::new();
+        for (id, row) in self.pool.first() {
+            let of_another =
+                self.machine.reel.recs[id as usize].as_ref().is_some_and(|o| o.row == row && o.task != rec.task);
+            let Some(other) = (if of_another { self.machine.reel.take(id) } else { None }) else { continue };
+            let touches = self.touches_in_flight(id, &other);
+            others.push(Other { id, touches });
+            self.machine.reel.recs[id as usize] = Some(other);
+        }
+        *self.compared += others.len() as u64 / 2;
         others
     }
 

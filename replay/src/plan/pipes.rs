@@ -5,7 +5,7 @@
 //! calls that are not recorded (send, recv), the counts disagree: a read of more bytes than were written waits for
 //! nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::{
     model::names::Kind,
@@ -65,7 +65,7 @@ struct Stream {
 pub(crate) struct Pipes {
     streams: HashMap<Key, Stream>,
     /// By thread: the streams that it has written to.
-    fed: HashMap<u32, Vec<Key>>,
+    fed: HashMap<u32, BTreeSet<Key>>,
     /// By thread: return of its last recorded call.
     last_ns: Vec<Option<i64>>,
 }
@@ -162,10 +162,7 @@ impl Planner {
         }
         let stream = self.pipes.streams.entry(key).or_default();
         stream.in_flight.push(Source { row: r.row, stamp, start_ns: r.start_ns });
-        let fed = self.pipes.fed.entry(r.task).or_default();
-        if !fed.contains(&key) {
-            fed.push(key);
-        }
+        self.pipes.fed.entry(r.task).or_default().insert(key);
     }
 
     /// A call has taken effect (a submission: is about to be issued). If it read from a stream, its thread goes on
@@ -188,7 +185,7 @@ impl Planner {
         if r.call == crate::Call::Close
             && let Some(key) = self.stream_into(r.file)
         {
-            self.flow_closes(r, &[key]);
+            self.flow_closes(r, &BTreeSet::from([key]));
         }
     }
 
@@ -231,7 +228,7 @@ impl Planner {
         }
     }
 
-    fn flow_closes(&mut self, r: &Rec, keys: &[Key]) {
+    fn flow_closes(&mut self, r: &Rec, keys: &BTreeSet<Key>) {
         let fed = self.pipes.fed.get(&r.task).is_some_and(|fed| keys.iter().any(|k| fed.contains(k)));
         let Some(stamp) = fed.then(|| self.passes(r, r.start_ns, r.start_ns, |_| ())).flatten() else { return };
         for key in keys {

@@ -16,6 +16,7 @@ use crate::{
         initial_descriptors::Begin,
         overlap::ResolvedNames,
         pipes::Pipes,
+        pool::Pool,
         program::Plan,
         programs::Programs,
         races::Races,
@@ -76,8 +77,12 @@ pub(crate) struct Planner {
     /// Requests and name changes that overlap.
     pub(crate) races: Races,
     pub(crate) pipes: Pipes,
+    /// Operations in flight.
+    pub(crate) pool: Pool,
     /// Resolved operands of operations in flight, by id.
     pub(crate) looks: Vec<Option<ResolvedNames>>,
+    /// Work done so far on comparing operations in flight.
+    pub(crate) compared: u64,
     /// What threads have open and mapped before their first step.
     pub(crate) begin: Begin,
     /// Index in `begin.unnamed`, by file.
@@ -123,6 +128,8 @@ impl Planner {
             requests: Requests::default(),
             races: Races::default(),
             pipes: Pipes::default(),
+            pool: Pool::default(),
+            compared: 0,
             looks: Vec::new(),
             begin: Begin::default(),
             unnamed: HashMap::new(),

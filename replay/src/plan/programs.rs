@@ -127,6 +127,7 @@ impl Programs {
         }
         let step = self.tasks[task].program.steps;
         self.dependencies.begin(task, step as usize);
+        self.dependencies.work += self.joins[task].len() as u64 / 16;
         // A step that started before the child's end cannot have waited for it.
         let (ended, still): (Vec<u32>, Vec<u32>) = mem::take(&mut self.joins[task])
             .into_iter()

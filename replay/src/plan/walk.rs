@@ -27,8 +27,26 @@ enum Event {
 }
 
 impl Planner {
-    fn overlaps(&mut self) -> Overlaps<'_> {
-        Overlaps { machine: &mut self.machine, looks: &mut self.looks, races: &self.races }
+    /// The operation in flight, if any, that took effect before `rec` because of names, sizes or positions.
+    fn before(&mut self, rec: &mut Rec) -> Option<u32> {
+        if self.pool.is_empty() {
+            return None;
+        }
+        let Self { machine, looks, races, pool, compared, .. } = self;
+        Overlaps { machine, looks, races, pool, compared }.before(rec)
+    }
+
+    /// Refuses a reel that costs far more than others of its size.
+    fn check_budget(&mut self) -> Result<(), ReplayError> {
+        let (names, processes) = (self.machine.names.work, self.machine.processes.work);
+        self.machine.reel.budget.worked(&[
+            ("long paths and moved directories", names),
+            ("what forks inherit, and moved working directories", processes),
+            ("locks on one file", self.machine.locks.work),
+            ("the order of operations on one thing", self.programs.dependencies.work),
+            ("operations in flight together", self.compared),
+            ("pages of files", self.machine.reel.residence.as_ref().map_or(0, |r| r.work)),
+        ])
     }
 
     /// Passes effects of the last operation to the parts outside the model.
@@ -63,31 +81,28 @@ impl Planner {
         events.extend(self.machine.reel.execs.iter().enumerate().map(|(i, e)| (e.exec_ns, Event::Exec(i as u32))));
         events.sort_unstable();
         let mut events = events.into_iter().peekable();
-        // Operations that were entered and have not taken effect: id and row. At most one per thread, and the requests
-        // in flight.
-        let mut pool: Vec<(u32, u32)> = Vec::new();
         let mut load = Load::default();
         let Slice { from_ns, to_ns } = self.options.slice;
         while let Some((id, end)) = self.machine.reel.next()? {
             self.programs.grow(self.machine.reel.tasks.len());
             if self.programs.before_slice && end >= from_ns {
                 while let Some((_, event)) = events.next_if(|(t, _)| *t < from_ns) {
-                    self.event(event);
+                    self.event(event)?;
                 }
                 self.start_slice(from_ns);
             }
             if end >= to_ns {
                 while let Some((_, event)) = events.next_if(|(t, _)| *t < to_ns) {
-                    self.event(event);
+                    self.event(event)?;
                 }
                 self.locks_outlast();
                 return Ok(());
             }
             self.last_end_ns = end - self.programs.zero_ns;
             while let Some((_, event)) = events.next_if(|(t, _)| *t < end) {
-                self.event(event);
+                self.event(event)?;
             }
-            while let Some((s, row)) = self.machine.reel.entered(end) {
+            while let Some((s, _)) = self.machine.reel.entered(end) {
                 let ended = self.programs.dependencies.ended();
                 let Some(r) = &mut self.machine.reel.recs[s as usize] else { continue };
                 r.ended_before = ended;
@@ -95,15 +110,15 @@ impl Planner {
                 if r.call != crate::Call::Other && skip.is_none() && r.phase == Phase::Whole {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }
-                pool.push((s, row));
+                self.pool.enter(s, r);
                 self.flow_entered(s);
             }
-            pool.retain(|(id, row)| self.machine.reel.is_at_hand(*id, *row));
-            if let Some(mut rec) = self.machine.reel.take(id) {
+            self.check_budget()?;
+            if let Some(mut rec) = self.take(id) {
                 if rec.phase == Phase::Submitted {
                     rec.together = load.enter(rec.start_ns, rec.turn_ns);
                 }
-                self.take_effect(*rec, &pool);
+                self.take_effect(*rec);
             }
             self.machine.reel.free(id);
             if self.machine.reel.forget_texts() {
@@ -111,41 +126,54 @@ impl Planner {
             }
         }
         for (_, event) in events {
-            self.event(event);
+            self.event(event)?;
         }
         self.locks_outlast();
         Ok(())
     }
 
     /// Commits an operation, after those in flight that must have taken effect before it.
-    fn take_effect(&mut self, mut rec: Rec, pool: &[(u32, u32)]) {
-        if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
-            return self.request(&rec);
-        }
-        while let Some(id) = if pool.is_empty() { None } else { self.overlaps().before(&mut rec, pool) } {
-            let Some(other) = self.machine.reel.take(id) else { break };
-            self.take_effect(*other, pool);
-        }
-        while let Some(id) = self.machine.before_lock(&rec, pool) {
-            let Some(other) = self.machine.reel.take(id) else { break };
-            self.take_effect(*other, pool);
-        }
-        self.commit(&rec);
-        if rec.phase == Phase::Ended {
-            self.races.ended(rec.row);
-            if self.came_back(&rec) {
-                self.exit(rec.task as usize);
+    fn take_effect(&mut self, rec: Rec) {
+        // The last one comes first; its names are `settled` if only locks are left to ask about.
+        let mut waiting = vec![(rec, false)];
+        while let Some((mut rec, settled)) = waiting.pop() {
+            if !matches!(rec.phase, Phase::Whole | Phase::Ended) {
+                self.request(&rec);
+                continue;
+            }
+            if let Some(id) = if settled { None } else { self.before(&mut rec) }
+                && let Some(other) = self.take(id)
+            {
+                waiting.extend([(rec, false), (*other, false)]);
+                continue;
+            }
+            let first = self.machine.before_lock(&rec, || self.pool.first());
+            if let Some(id) = first
+                && let Some(other) = self.take(id)
+            {
+                waiting.extend([(rec, true), (*other, false)]);
+                continue;
+            }
+            self.commit(&rec);
+            if rec.phase == Phase::Ended {
+                self.races.ended(rec.row);
+                if self.came_back(&rec) {
+                    self.exit(rec.task as usize);
+                }
             }
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event) -> Result<(), ReplayError> {
+        self.machine.reel.budget.row()?;
+        self.check_budget()?;
         match event {
             Event::Fork(child) => self.fork(child),
             Event::Exec(i) => self.exec(i),
             Event::Exit(task) if self.leaves_later(task as usize) => {}
             Event::Exit(task) => self.exit(task as usize),
         }
+        Ok(())
     }
 
     fn fork(&mut self, child: u32) {
@@ -244,11 +272,11 @@ impl Planner {
         if self.programs.drafts[task].chunk.steps.is_empty() {
             self.programs.drafts[task] = Draft::default();
         }
+        self.programs.dependencies.exit(task);
         let parent = self.machine.reel.tasks[task].parent.and_then(|p| self.machine.reel.task_index.get(&p)).copied();
         if let Some(parent) = parent
             && self.machine.processes.of(parent as usize).alive
         {
-            self.programs.dependencies.exit(task, parent as usize);
             self.programs.joins[parent as usize].push(task as u32);
         }
     }

@@ -176,21 +176,22 @@ impl Preparation {
 
     /// Adds the directories above `path` that are missing.
     fn parents(&mut self, path: &[u8], made: &mut HashMap<Vec<u8>, ()>, owner: Option<(u32, u32)>) {
-        for (i, b) in path.iter().enumerate().skip(1) {
-            if *b == b'/' && path[i - 1] != b'/' && !made.contains_key(&path[..i]) {
-                made.insert(path[..i].to_vec(), ());
-                self.bytes = self.bytes.saturating_add(BLOCK_BYTES);
-                self.items.push(Item {
-                    path: path[..i].to_vec(),
-                    what: ItemKind::Directory,
-                    mode: 0o755,
-                    owner,
-                    mtime_ns: None,
-                    attributes: Attributes::new(),
-                    key: 0,
-                    layout: None,
-                });
-            }
+        let ends = path.iter().enumerate().skip(1).rev().filter(|(i, b)| **b == b'/' && path[i - 1] != b'/');
+        // Where one is, so are those above it.
+        let missing: Vec<usize> = ends.map(|(i, _)| i).take_while(|i| !made.contains_key(&path[..*i])).collect();
+        for i in missing.into_iter().rev() {
+            made.insert(path[..i].to_vec(), ());
+            self.bytes = self.bytes.saturating_add(BLOCK_BYTES);
+            self.items.push(Item {
+                path: path[..i].to_vec(),
+                what: ItemKind::Directory,
+                mode: 0o755,
+                owner,
+                mtime_ns: None,
+                attributes: Attributes::new(),
+                key: 0,
+                layout: None,
+            });
         }
     }
 

@@ -3,15 +3,22 @@
 //! A segment is sorted by entry and holds the operations that returned while it was open, so segments overlap in time.
 //! Each one is read only as far as needed to know the next operation to return.
 
-use std::{cmp::Reverse, collections::BinaryHeap, collections::VecDeque};
-
-use ioreel_traces::{
-    Reel,
-    reader::Rows,
-    rows::{self, Op},
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashSet, VecDeque},
 };
 
-use crate::ReplayError;
+use ioreel_traces::{
+    Reel, Text,
+    reader::Rows,
+    rows::{self, Op},
+    table::Row,
+};
+
+use crate::{
+    ReplayError,
+    base::{budget::Budget, file_kind::Kind},
+};
 
 /// A segment that is not open yet.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +73,11 @@ impl Feed {
     }
 
     /// Reads at least all rows that returned by `until_ns`, and passes each row and its number to `take`.
-    pub(crate) fn read(&mut self, until_ns: i64, mut take: impl FnMut(u32, &Op)) -> Result<(), ReplayError> {
+    pub(crate) fn read(
+        &mut self,
+        until_ns: i64,
+        mut take: impl FnMut(u32, &Op) -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError> {
         let mut at = 0;
         while at < self.closed.len() {
             let c = self.closed[at];
@@ -86,7 +97,7 @@ impl Feed {
                 let mut ended = true;
                 for row in open.rows.by_ref().take(ROWS) {
                     let row = row?;
-                    take(open.next_row, &row);
+                    take(open.next_row, &row)?;
                     open.next_row += 1;
                     open.from_ns = row.start_ns;
                     ended = false;
@@ -108,9 +119,34 @@ impl Feed {
 
     /// Lower bound of the return times of the rows not read yet, ns.
     pub(crate) fn left_ns(&self) -> i64 {
-        let closed = self.closed.iter().enumerate().map(|(i, c)| if i < AHEAD { c.start_ns } else { c.end_ns });
+        // The others are sorted.
+        let first = self.closed.iter().take(AHEAD + 1).enumerate();
+        let closed = first.map(|(i, c)| if i < AHEAD { c.start_ns } else { c.end_ns });
         self.open.iter().map(|o| o.from_ns).chain(closed).min().unwrap_or(i64::MAX)
     }
+}
+
+/// All rows of a table, in the order of the reel.
+pub(super) fn all<R: Row>(reel: &Reel, budget: &mut Budget) -> Result<Vec<R>, ReplayError> {
+    let mut all = Vec::new();
+    for row in reel.rows::<R>() {
+        all.push(row?);
+        budget.row()?;
+    }
+    Ok(all)
+}
+
+/// All rows of a table in time order.
+pub(super) fn sorted<R: Row>(reel: &Reel, budget: &mut Budget) -> Result<Vec<R>, ReplayError> {
+    let mut all = all::<R>(reel, budget)?;
+    all.sort_by_key(Row::time_ns);
+    Ok(all)
+}
+
+/// Size of the reel's files.
+pub(super) fn size_bytes(reel: &Reel) -> u64 {
+    let files: HashSet<&str> = reel.manifest.segments.values().flatten().map(|s| s.file.as_str()).collect();
+    files.iter().filter_map(|f| reel.path().join(f).metadata().ok()).map(|m| m.len()).sum()
 }
 
 /// Key (return, entry, row) and id of an operation.
@@ -147,14 +183,54 @@ impl FileFeed {
 
     /// Passes all files first seen by `until_ns` to `take`. Reads whole segments, so some later files may be among
     /// them.
-    pub(crate) fn read(&mut self, until_ns: i64, mut take: impl FnMut(rows::File)) -> Result<(), ReplayError> {
+    pub(crate) fn read(
+        &mut self,
+        until_ns: i64,
+        mut take: impl FnMut(rows::File) -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError> {
         while self.closed.front().is_some_and(|c| c.0 <= until_ns) {
             if let Some((_, index)) = self.closed.pop_front() {
                 for file in self.reel.segment_rows::<rows::File>(index) {
-                    take(file?);
+                    take(file?)?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// What the planner needs to know about a file.
+#[derive(Clone, Debug)]
+pub struct FileInfo {
+    /// Its kind.
+    pub kind: Kind,
+    /// Absolute path when first seen, if it was open before the recording started.
+    pub path: Option<Text>,
+    /// Permission bits when first seen.
+    pub mode: Option<i32>,
+    /// Size when first seen.
+    pub size_bytes: Option<i64>,
+    /// Already unlinked when first seen; `path` is its former name.
+    pub unlinked: bool,
+    /// Device as stat(2) returns it.
+    pub dev: i64,
+    /// Inode number.
+    pub ino: i64,
+    /// Inode number of the peer of a unix socket.
+    pub peer_ino: Option<i64>,
+}
+
+impl FileInfo {
+    pub(super) fn of(row: rows::File) -> Self {
+        Self {
+            kind: Kind::from_name(&row.kind),
+            unlinked: row.path_is_gone(),
+            path: row.path,
+            mode: row.mode,
+            size_bytes: row.size_bytes,
+            dev: row.dev,
+            ino: row.ino,
+            peer_ino: row.peer_ino,
+        }
     }
 }

@@ -11,17 +11,21 @@ use ioreel_traces::{
 
 use crate::{
     Call, ReplayError, Skip,
-    base::{file_kind::Kind, privileges::SET_ID_BITS},
+    base::{budget::Budget, privileges::SET_ID_BITS},
     reel::{
         call::closes_on_exec,
-        feed::{Feed, FileFeed, Waiting},
+        feed::{Feed, FileFeed, Waiting, all, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
         submission::{Phase, Via, is_about_rings},
     },
 };
 
-pub use crate::reel::texts::{Paths, Texts};
+use crate::reel::texts::content_key;
+pub use crate::reel::{
+    feed::FileInfo,
+    texts::{Paths, Texts},
+};
 
 /// No descriptor.
 pub const NO_FD: i32 = i32::MIN;
@@ -210,19 +214,14 @@ impl Rec {
     }
 }
 
-/// The first 64 bits of a hash in hexadecimal.
-fn content_key(hash: &str) -> u64 {
-    hash.get(..16).and_then(|h| u64::from_str_radix(h, 16).ok()).unwrap_or(0)
-}
-
 /// Size at which unused texts are dropped, bytes.
 const TEXT_BYTES: usize = 48 << 20;
 
 /// A reel as the planner reads it.
 #[derive(Debug)]
 pub struct Input {
-    /// Number of operations that are not replayed because of their source, by reason. Operations of ioreel itself
-    /// (`tool`) are not counted.
+    /// Number of operations that are not replayed because of their source, and of names of `tree` that are not prepared,
+    /// by reason. Operations of ioreel itself (`tool`) are not counted.
     pub other_layers: BTreeMap<Skip, i64>,
     /// Number of calls that a replay does not know, by name.
     pub unknown: BTreeMap<String, i64>,
@@ -230,9 +229,9 @@ pub struct Input {
     pub tasks: Vec<rows::Task>,
     /// Program starts (exec) by time.
     pub execs: Vec<rows::Exec>,
-    /// Descriptors open at the start.
+    /// Descriptors open at the start, by task.
     pub fds: Vec<rows::Fd>,
-    /// Mappings at the start.
+    /// Mappings at the start, by task.
     pub maps: Vec<rows::Map>,
     /// Files by id: those seen so far that later operations can refer to.
     pub files: HashMap<i64, FileInfo>,
@@ -254,61 +253,35 @@ pub struct Input {
     waiting: Waiting,
     feed: Option<Feed>,
     file_feed: FileFeed,
-}
-
-/// What the planner needs to know about a file.
-#[derive(Clone, Debug)]
-pub struct FileInfo {
-    /// Its kind.
-    pub kind: Kind,
-    /// Absolute path when first seen, if it was open before the recording started.
-    pub path: Option<Text>,
-    /// Permission bits when first seen.
-    pub mode: Option<i32>,
-    /// Size when first seen.
-    pub size_bytes: Option<i64>,
-    /// Already unlinked when first seen; `path` is its former name.
-    pub unlinked: bool,
-    /// Device as stat(2) returns it.
-    pub dev: i64,
-    /// Inode number.
-    pub ino: i64,
-    /// Inode number of the peer of a unix socket.
-    pub peer_ino: Option<i64>,
-}
-
-impl FileInfo {
-    fn of(row: rows::File) -> Self {
-        Self {
-            kind: Kind::from_name(&row.kind),
-            unlinked: row.path_is_gone(),
-            path: row.path,
-            mode: row.mode,
-            size_bytes: row.size_bytes,
-            dev: row.dev,
-            ino: row.ino,
-            peer_ino: row.peer_ino,
-        }
-    }
+    /// What planning may cost.
+    pub(crate) budget: Budget,
+    /// Unused texts are dropped at this size.
+    text_bytes: usize,
 }
 
 impl Input {
     /// Opens the tables that a replay needs.
     pub fn read(reel: &Reel) -> Result<Self, ReplayError> {
-        let mut tasks = reel.read::<rows::Task>()?;
+        let mut budget = Budget::new(reel.path().into(), size_bytes(reel));
+        let mut tasks = sorted::<rows::Task>(reel, &mut budget)?;
         // Threads that existed at the start follow the task whose descriptor table they share.
         tasks.sort_by_key(|t| (t.start_ns, t.parent.is_some(), t.task_id));
+        // Rows of one task follow each other, in their order.
+        let mut fds = sorted::<rows::Fd>(reel, &mut budget)?;
+        fds.sort_by_key(|f| f.task_id);
+        let mut maps = sorted::<rows::Map>(reel, &mut budget)?;
+        maps.sort_by_key(|m| m.task_id);
         let mut input = Self {
             other_layers: BTreeMap::new(),
             ring_flags: HashMap::new(),
             unknown: BTreeMap::new(),
             task_index: tasks.iter().enumerate().map(|(i, t)| (t.task_id, i as u32)).collect(),
             tasks,
-            execs: reel.read::<rows::Exec>()?,
-            fds: reel.read::<rows::Fd>()?,
-            maps: reel.read::<rows::Map>()?,
+            execs: sorted::<rows::Exec>(reel, &mut budget)?,
+            fds,
+            maps,
             files: HashMap::new(),
-            tree: reel.rows::<rows::Tree>().collect::<Result<_, _>>()?,
+            tree: all::<rows::Tree>(reel, &mut budget)?,
             residence: None,
             texts: Texts::default(),
             recorder: Recorder::of(&reel.manifest.cost),
@@ -317,9 +290,23 @@ impl Input {
             waiting: Waiting::default(),
             feed: Some(Feed::new(reel)?),
             file_feed: FileFeed::new(reel)?,
+            budget,
+            text_bytes: TEXT_BYTES,
         };
         input.first_files(reel)?;
         Ok(input)
+    }
+
+    /// Descriptors that a task has at the start.
+    pub(crate) fn fds_of(&self, task_id: i64) -> Vec<rows::Fd> {
+        let from = self.fds.partition_point(|f| f.task_id < task_id);
+        self.fds[from..].iter().take_while(|f| f.task_id == task_id).cloned().collect()
+    }
+
+    /// Mappings that a task has at the start.
+    pub(crate) fn maps_of(&self, task_id: i64) -> Vec<rows::Map> {
+        let from = self.maps.partition_point(|m| m.task_id < task_id);
+        self.maps[from..].iter().take_while(|m| m.task_id == task_id).cloned().collect()
     }
 
     /// Reads until the next operation to return is known, together with all that were entered before its return.
@@ -329,7 +316,11 @@ impl Input {
             let left_ns = feed.left_ns();
             let until_ns = self.waiting.by_end.peek().map_or(left_ns, |r| r.0.0.0);
             let more = until_ns >= left_ns && !feed.is_empty();
-            let read = if more { feed.read(until_ns, |row, op| self.push(row, op)) } else { Ok(()) };
+            let take = |row, op: &Op| {
+                self.push(row, op);
+                self.budget.row()
+            };
+            let read = if more { feed.read(until_ns, take) } else { Ok(()) };
             self.feed = Some(feed);
             read?;
             if !more {
@@ -347,11 +338,12 @@ impl Input {
             if self.free_later(id) {
                 continue;
             }
-            let files = &mut self.files;
+            let (files, budget) = (&mut self.files, &mut self.budget);
             // A file is first seen during a call on it or shortly after.
             self.file_feed.read(end_ns.saturating_add(1_000_000_000), |f| {
                 // Files open at the start are known already, with their path.
                 files.entry(f.file).or_insert_with(|| FileInfo { path: None, ..FileInfo::of(f) });
+                budget.row()
             })?;
             return Ok(Some((id, end_ns)));
         }
@@ -410,7 +402,7 @@ impl Input {
     /// Drops texts that no operation in memory uses, once they exceed [`TEXT_BYTES`]. Returns whether it did, which
     /// changes all indices.
     pub(crate) fn forget_texts(&mut self) -> bool {
-        if self.texts.paths.size_bytes() < TEXT_BYTES {
+        if self.texts.paths.size_bytes() < self.text_bytes {
             return false;
         }
         let old = std::mem::take(&mut self.texts);
@@ -425,6 +417,8 @@ impl Input {
                 r.value = self.texts.paths.push(old.paths.bytes(r.value));
             }
         }
+        // Texts in use are copied again only after as many new ones.
+        self.text_bytes = TEXT_BYTES.max(2 * self.texts.paths.size_bytes());
         true
     }
 

@@ -13,7 +13,11 @@ use ioreel_traces::{Reel, rows};
 
 use crate::{
     ReplayError,
-    reel::input::{NO_ID, NONE, Rec},
+    base::budget::Budget,
+    reel::{
+        feed::size_bytes,
+        input::{NO_ID, NONE, Rec},
+    },
 };
 
 /// Granularity of cache events.
@@ -29,6 +33,8 @@ pub struct Residence {
     seen: HashSet<(i64, i64)>,
     /// Resident pages, by name.
     resident: HashMap<u32, Vec<Range<i64>>>,
+    /// Pages visited so far.
+    pub(crate) work: u64,
 }
 
 impl Residence {
@@ -38,6 +44,7 @@ impl Residence {
             return Ok(None);
         }
         let mut out = Self::default();
+        let mut budget = Budget::new(reel.path().into(), size_bytes(reel));
         for row in reel.rows::<rows::Cache>() {
             let row = row?;
             if *row.event != *"fill" || row.time_ns < from_ns {
@@ -46,7 +53,10 @@ impl Residence {
             for page in pages(row.offset_bytes, row.len_bytes) {
                 let first = out.fills.entry((row.file, page)).or_insert(row.time_ns);
                 *first = (*first).min(row.time_ns);
+                out.work += 1;
             }
+            budget.row()?;
+            budget.worked(&[("pages of files", out.work)])?;
         }
         Ok(Some(out))
     }
@@ -60,6 +70,7 @@ impl Residence {
         }
         let len = if r.call.touches() { r.len_bytes } else { r.ret };
         for page in pages(r.offset_bytes, len) {
+            self.work += 1;
             if !self.seen.insert((file, page)) || r.call.writes() {
                 continue;
             }

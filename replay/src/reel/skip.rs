@@ -38,6 +38,8 @@ pub enum Skip {
     ForeignCause,
     /// Its path was not recorded completely.
     NoPath,
+    /// Its path is longer than the kernel takes.
+    LongPath,
     /// It sets an attribute whose value was not recorded.
     NoValue,
     /// It needs root, and the replay does not run as root: changes of owner, user ids, some flags and attributes.
@@ -118,6 +120,7 @@ impl Skip {
             Self::DeviceNode => "would make a device node",
             Self::ForeignCause => "failed for a cause the target does not have",
             Self::NoPath => "path unreadable",
+            Self::LongPath => "path longer than the kernel takes",
             Self::NoValue => "value not recorded",
             Self::NeedsRoot => "change that needs root",
             Self::PrivilegedAttribute => "privileged attribute, see --set-ids",

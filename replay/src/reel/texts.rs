@@ -73,3 +73,8 @@ impl Texts {
         i
     }
 }
+
+/// The first 64 bits of a hash in hexadecimal.
+pub(super) fn content_key(hash: &str) -> u64 {
+    hash.get(..16).and_then(|h| u64::from_str_radix(h, 16).ok()).unwrap_or(0)
+}

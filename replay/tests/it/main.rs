@@ -4,6 +4,7 @@
 mod attributes;
 mod bios;
 mod border;
+mod bounds;
 mod calls;
 mod contained;
 mod data;

@@ -38,8 +38,13 @@ impl Names {
     /// Another name of the file at `node`, among those that the reel's `tree` lists.
     pub fn other_name(&mut self, node: NodeId) -> Option<NodeId> {
         let inode = self.inode_of(node)?;
-        let listed = self.links.get(&inode).cloned().unwrap_or_default();
-        listed.into_iter().find(|n| *n != node && self.exists(*n) == Some(true) && self.inode_of(*n) == Some(inode))
+        let listed = self.links.remove(&inode)?;
+        let found =
+            listed.iter().position(|n| *n != node && self.exists(*n) == Some(true) && self.inode_of(*n) == Some(inode));
+        self.work += found.unwrap_or(listed.len()) as u64 / 8;
+        let other = found.map(|at| listed[at]);
+        self.links.insert(inode, listed);
+        other
     }
 
     /// Makes `to` a hard link of the file at `from`.
@@ -129,12 +134,15 @@ impl Names {
             next += 1;
         }
         self.nodes[from as usize].state = State::Absent;
+        self.work += out.len() as u64;
         out
     }
 
     /// Puts the result of [`Self::lift`] at `to`. The previous state of `to` and all below is dropped.
     fn lower(&mut self, lifted: Vec<Lifted>, to: NodeId) {
-        for n in self.subtree(to) {
+        let below = self.subtree(to);
+        self.work += below.len() as u64 / 2;
+        for n in below {
             self.bends(n);
             self.nodes[n as usize].state = State::Unset;
             self.nodes[n as usize].inode = NO_INODE;

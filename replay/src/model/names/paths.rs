@@ -11,6 +11,7 @@ const MAX_LINKS: u32 = 40;
 impl Names {
     /// The node of an absolute path, without following links: for the reel's own tables.
     pub fn literal(&mut self, path: &[u8]) -> NodeId {
+        self.work += path.len() as u64 / 16;
         path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
     }
 
@@ -32,10 +33,12 @@ impl Names {
                 let was_within = mem::replace(&mut is_within, self.area(at) != Some(Skip::Outside));
                 if is_within && !was_within {
                     let rest: Vec<&[u8]> = todo.iter().rev().map(|part| &**part).collect();
+                    self.work += todo.len() as u64;
                     self.entered = Some((at, rest.join(&b'/')));
                 }
             }
             let Some(part) = todo.pop() else { break };
+            self.work += 1;
             match &*part {
                 b"." => {}
                 b".." => {
