@@ -20,8 +20,11 @@ mod seek;
 mod sizes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, mpsc::sync_channel},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    sync::{
+        Arc,
+        mpsc::{SyncSender, sync_channel},
+    },
 };
 
 use ioreel_traces::{Manifest, Reel, rows, table::Row};
@@ -103,65 +106,9 @@ impl Stats {
         let whole_ns = stated_ns.max(last_row_ns(reel));
         let from_ns = scope.from_ns.unwrap_or(0).max(0);
         let to_ns = scope.to_ns.unwrap_or(whole_ns).min(whole_ns.max(from_ns));
-        let wanted = scope.request_ids(reel)?;
-        let moments = Moments::of(reel, MOST_ACTIONS)?;
-        let (meters, places, calls, bios) = std::thread::scope(|threads| {
-            let calls = threads.spawn(|| OperationPass::of(reel, scope));
-            let bios = threads.spawn(|| BioPass::of(reel, scope));
-            let (sender, receiver) = sync_channel::<Arc<Vec<Request>>>(8);
-            let (to_places, for_places) = sync_channel::<Arc<Vec<Request>>>(8);
-            let reader = threads.spawn(move || -> Result<()> {
-                let all = if scope.needs_bios() { requests_with_ids(reel) } else { requests(reel) };
-                let mut batch = Vec::with_capacity(HANDED);
-                for request in all {
-                    let r = request?;
-                    let inside = scope.holds_time(r.issue_ns)
-                        && scope.holds_device(r.dev)
-                        && wanted.as_ref().is_none_or(|ids| ids.contains(&r.rq_id));
-                    if inside {
-                        batch.push(r);
-                    }
-                    if batch.len() == HANDED {
-                        let full = Arc::new(std::mem::replace(&mut batch, Vec::with_capacity(HANDED)));
-                        // Sending fails only if a counting thread has died.
-                        if to_places.send(full.clone()).and(sender.send(full)).is_err() {
-                            return Ok(());
-                        }
-                    }
-                }
-                let rest = Arc::new(batch);
-                let _ = to_places.send(rest.clone()).and(sender.send(rest));
-                Ok(())
-            });
-            // A separate thread, because this is half of the work: it waits for memory, not for the CPU.
-            let places = threads.spawn(move || {
-                let mut places = Places::default();
-                for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
-                places
-            });
-            let mut meters = Meters {
-                manifest,
-                moments,
-                window: (from_ns, to_ns),
-                last_ns: 0,
-                devices: BTreeMap::new(),
-                left_out: 0,
-            };
-            receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
-            (reader.join().map(|r| r.map(|()| meters)), places.join(), calls.join(), bios.join())
-        });
-        // A thread panicked, which is a bug.
-        let died =
-            |_| ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() };
-        let (mut meters, calls, mut bios) = (meters.map_err(died)??, calls.map_err(died)??, bios.map_err(died)??);
-        let mut places = places.map_err(died)?;
-
-        let without: BTreeSet<i64> =
-            bios.devices.keys().filter(|dev| !meters.devices.contains_key(dev)).copied().collect();
-        push_bios(reel, scope, &without, |r| {
-            meters.push(r);
-            places.push(r);
-        })?;
+        let mut passes = Passes::of(reel, scope, (from_ns, to_ns))?;
+        passes.count_bios_of_devices_without_requests(reel, scope)?;
+        let Passes { meters, places, calls, mut bios } = passes;
 
         OperationPass::reads_of(reel, &bios.files_read_ahead(), &mut bios.readahead)?;
         // Events after the stated end extend the span, unless a window was requested.
@@ -170,42 +117,14 @@ impl Stats {
 
         let readahead = bios.readahead.stats(&calls.mapped);
         let in_syncs = requests_in(reel, scope, &calls.sync_times)?;
-        let syncs = calls.sync_times.len() as f64;
-        let operations = (reel.count::<rows::Op>() > 0).then(|| {
-            let mut s = calls.stats(span_ns, bios.index_blocks.len() as u64);
-            if s.fsync.count > 0 && !meters.devices.is_empty() {
-                s.fsync.requests = Some(in_syncs.0 as f64 / syncs);
-                s.fsync.flushes = Some(in_syncs.1 as f64 / syncs);
-            }
-            let (journal, data) = (bios.written("journal"), bios.written("data"));
-            s.fsync.journal_per_data = (journal > 0 && data > 0).then(|| journal as f64 / data as f64);
-            s
-        });
+        let operations = (reel.count::<rows::Op>() > 0)
+            .then(|| operation_stats(calls, &bios, span_ns, in_syncs, !meters.devices.is_empty()));
         let requests_not_told = meters.left_out;
-        let mut devices: Vec<DeviceStats> = meters
-            .devices
-            .into_iter()
-            .map(|(dev, meter)| {
-                let (blocks, order) = places.of(dev);
-                let seen = bios.devices.remove(&dev);
-                let known = seen.is_some();
-                let mut stats =
-                    meter.stats(dev, manifest, span_ns, Some(seen.unwrap_or_else(|| order.queued())), blocks);
-                if !known {
-                    (stats.queued, stats.merge_ratio) = (None, None);
-                }
-                stats
-            })
-            .collect();
-        devices.sort_by_key(|d| {
-            let data: u64 = d.bytes.iter().filter(|(c, _)| c.is_data()).map(|(_, n)| *n).sum();
-            (std::cmp::Reverse(data), d.dev)
-        });
         Ok(Self {
             from_ns,
             span_ns,
             operations,
-            devices,
+            devices: device_stats(meters, places, &mut bios.devices, span_ns),
             layout: bios.layout.stats(),
             classes: bios.classes,
             readahead,
@@ -213,6 +132,130 @@ impl Stats {
             requests_not_told,
         })
     }
+}
+
+/// What was counted of each table.
+struct Passes<'a> {
+    meters: Meters<'a>,
+    places: Places,
+    calls: OperationPass,
+    bios: BioPass,
+}
+
+impl<'a> Passes<'a> {
+    /// Reads all tables at once, with requests issued in `window`.
+    fn of(reel: &'a Reel, scope: &Scope, window: (i64, i64)) -> Result<Self> {
+        let wanted = scope.request_ids(reel)?;
+        let moments = Moments::of(reel, MOST_ACTIONS)?;
+        let mut meters =
+            Meters { manifest: &reel.manifest, moments, window, last_ns: 0, devices: BTreeMap::new(), left_out: 0 };
+        let (read, places, calls, bios) = std::thread::scope(|threads| {
+            let calls = threads.spawn(|| OperationPass::of(reel, scope));
+            let bios = threads.spawn(|| BioPass::of(reel, scope));
+            let (sender, receiver) = sync_channel::<Arc<Vec<Request>>>(8);
+            let (to_places, for_places) = sync_channel::<Arc<Vec<Request>>>(8);
+            let reader = threads.spawn(move || hand_out(reel, scope, wanted.as_ref(), [to_places, sender]));
+            // A separate thread, because this is half of the work: it waits for memory, not for the CPU.
+            let places = threads.spawn(move || {
+                let mut places = Places::default();
+                for_places.iter().for_each(|batch| batch.iter().for_each(|r| places.push(r)));
+                places
+            });
+            receiver.iter().for_each(|batch| batch.iter().for_each(|r| meters.push(r)));
+            (reader.join(), places.join(), calls.join(), bios.join())
+        });
+        // A thread panicked, which is a bug.
+        let died =
+            |_| ioreel_traces::ReelError::BadSegment { path: reel.path().into(), why: "reading it failed".into() };
+        read.map_err(died)??;
+        let (calls, bios) = (calls.map_err(died)??, bios.map_err(died)??);
+        Ok(Self { meters, places: places.map_err(died)?, calls, bios })
+    }
+
+    fn count_bios_of_devices_without_requests(&mut self, reel: &Reel, scope: &Scope) -> Result<()> {
+        let (meters, places) = (&mut self.meters, &mut self.places);
+        let without: BTreeSet<i64> =
+            self.bios.devices.keys().filter(|dev| !meters.devices.contains_key(dev)).copied().collect();
+        push_bios(reel, scope, &without, |r| {
+            meters.push(r);
+            places.push(r);
+        })
+    }
+}
+
+/// Reads the requests in the scope and sends them in batches to each of the counting threads.
+fn hand_out(
+    reel: &Reel,
+    scope: &Scope,
+    wanted: Option<&HashSet<i64>>,
+    to: [SyncSender<Arc<Vec<Request>>>; 2],
+) -> Result<()> {
+    let all = if scope.needs_bios() { requests_with_ids(reel) } else { requests(reel) };
+    let mut batch = Vec::with_capacity(HANDED);
+    let send = |batch: Vec<Request>| {
+        let batch = Arc::new(batch);
+        to.iter().all(|to| to.send(batch.clone()).is_ok())
+    };
+    for request in all {
+        let r = request?;
+        let inside = scope.holds_time(r.issue_ns)
+            && scope.holds_device(r.dev)
+            && wanted.is_none_or(|ids| ids.contains(&r.rq_id));
+        if inside {
+            batch.push(r);
+        }
+        // Sending fails only if a counting thread has died.
+        if batch.len() == HANDED && !send(std::mem::replace(&mut batch, Vec::with_capacity(HANDED))) {
+            return Ok(());
+        }
+    }
+    send(batch);
+    Ok(())
+}
+
+/// The statistics of operations; `in_syncs` are the requests issued while a sync ran, and the flushes among them.
+fn operation_stats(
+    calls: OperationPass,
+    bios: &BioPass,
+    span_ns: i64,
+    in_syncs: (u64, u64),
+    with_devices: bool,
+) -> OperationStats {
+    let syncs = calls.sync_times.len() as f64;
+    let mut s = calls.stats(span_ns, bios.index_blocks.len() as u64);
+    if s.fsync.count > 0 && with_devices {
+        s.fsync.requests = Some(in_syncs.0 as f64 / syncs);
+        s.fsync.flushes = Some(in_syncs.1 as f64 / syncs);
+    }
+    let (journal, data) = (bios.written("journal"), bios.written("data"));
+    s.fsync.journal_per_data = (journal > 0 && data > 0).then(|| journal as f64 / data as f64);
+    s
+}
+
+/// The statistics of each device, most bytes first.
+fn device_stats(
+    meters: Meters<'_>,
+    mut places: Places,
+    queued: &mut BTreeMap<i64, Queued>,
+    span_ns: i64,
+) -> Vec<DeviceStats> {
+    let manifest = meters.manifest;
+    let of = |(dev, meter): (i64, BlockMeter)| {
+        let (blocks, order) = places.of(dev);
+        let seen = queued.remove(&dev);
+        let known = seen.is_some();
+        let mut stats = meter.stats(dev, manifest, span_ns, Some(seen.unwrap_or_else(|| order.queued())), blocks);
+        if !known {
+            (stats.queued, stats.merge_ratio) = (None, None);
+        }
+        stats
+    };
+    let mut devices: Vec<DeviceStats> = meters.devices.into_iter().map(of).collect();
+    devices.sort_by_key(|d| {
+        let data: u64 = d.bytes.iter().filter(|(c, _)| c.is_data()).map(|(_, n)| *n).sum();
+        (std::cmp::Reverse(data), d.dev)
+    });
+    devices
 }
 
 struct Meters<'a> {

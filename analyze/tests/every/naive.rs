@@ -332,6 +332,78 @@ fn kind(op: &str) -> &str {
     }
 }
 
+/// Different blocks of metadata written.
+fn index_blocks(w: &World) -> usize {
+    let mut index: BTreeSet<(i64, i64)> = BTreeSet::new();
+    for b in w.bios.iter().filter(|b| b.op == *"write" && INDEX.contains(&&*b.class)) {
+        index.extend((b.sector / 8..=(end(b.sector, b.len_bytes) - 1) / 8).map(|block| (b.dev, block)));
+    }
+    index.len()
+}
+
+/// Bytes written to the files of these syncs, each since the file's sync before.
+fn dirty_bytes(ops: &[&Op], syncs: &[&Op]) -> i64 {
+    let mut dirty = 0;
+    for s in syncs {
+        let last = syncs.iter().filter(|p| p.file == s.file && p.start_ns < s.start_ns).map(|p| p.start_ns).max();
+        let since = |o: &&&Op| {
+            o.op == *"pwrite64" && o.file == s.file && o.start_ns < s.start_ns && last.is_none_or(|l| o.start_ns > l)
+        };
+        dirty += ops.iter().filter(since).map(|o| o.ret.unwrap_or(0).max(0)).sum::<i64>();
+    }
+    dirty
+}
+
+fn fsyncs(w: &World, ops: &[&Op]) -> Value {
+    let syncs: Vec<&Op> = ops.iter().filter(|o| o.op == *"fsync" && o.state == *"complete").copied().collect();
+    let during = |b: &&Block| syncs.iter().any(|s| (s.start_ns..=s.start_ns + s.dur_ns).contains(&b.issue_ns));
+    let inside: Vec<&Block> = w.whole().blocks.iter().filter(during).collect();
+    let flushes = inside.iter().filter(|b| b.op == *"flush").count();
+    let devices = w.blocks.len() + w.bios.len() > 0;
+    let per_sync = |n: usize| {
+        if syncs.is_empty() || !devices { Value::Null } else { json!(n as f64 / syncs.len() as f64) }
+    };
+    let written = |class: &str| {
+        let of = w.bios.iter().filter(|b| b.op == *"write" && b.class == *class);
+        of.map(|b| b.len_bytes).sum::<i64>()
+    };
+    let journal = (written("journal"), written("data"));
+    json!({
+        "count": syncs.len(), "per_s": per_s(w, syncs.len() as f64),
+        "latency": latency(syncs.iter().map(|s| s.dur_ns)),
+        "dirty_bytes": share(dirty_bytes(ops, &syncs) as f64, syncs.len() as f64, 0.0),
+        "requests": per_sync(inside.len()), "flushes": per_sync(flushes),
+        "journal_per_data": if journal.0 == 0 || journal.1 == 0 { Value::Null } else { json!(journal.0 as f64 / journal.1 as f64) },
+    })
+}
+
+/// Files that several threads write, with the share of the time in which they wait for each other.
+fn lock_serial(ops: &[&Op]) -> Vec<Value> {
+    let mut locks = Vec::new();
+    let files: BTreeSet<i64> = ops.iter().filter_map(|o| o.file).collect();
+    for file in files {
+        let writes: Vec<&&Op> =
+            ops.iter().filter(|o| o.op == *"pwrite64" && o.file == Some(file) && o.state == *"complete").collect();
+        let threads: BTreeSet<i64> = writes.iter().map(|o| o.task_id).collect();
+        let flights: Vec<(i64, i64)> = writes.iter().map(|o| (o.start_ns, o.start_ns + o.dur_ns)).collect();
+        let sum: i64 = writes.iter().map(|o| o.dur_ns).sum();
+        let union = busy(&flights).0;
+        if threads.len() > 1 && sum > union {
+            locks.push((file, threads.len(), 1.0 - union as f64 / sum as f64, sum));
+        }
+    }
+    locks.sort_by_key(|l| (-l.3, l.0));
+    locks
+        .into_iter()
+        .take(8)
+        .map(|(file, threads, serial, t)| json!({ "file": file, "threads": threads, "serial": serial, "time_ns": t }))
+        .collect()
+}
+
+fn per_s(w: &World, n: f64) -> f64 {
+    n * 1e9 / w.span_ns.max(1) as f64
+}
+
 fn operations(w: &World) -> Value {
     if w.ops.is_empty() {
         return Value::Null;
@@ -349,68 +421,19 @@ fn operations(w: &World) -> Value {
         o.ret.is_some_and(|r| r >= 0) && (o.op == *"unlink" || o.op == *"openat" && o.aux.is_some_and(|a| a & 1 != 0))
     };
     let names = n(&changes);
-    let mut index: BTreeSet<(i64, i64)> = BTreeSet::new();
-    for b in w.bios.iter().filter(|b| b.op == *"write" && INDEX.contains(&&*b.class)) {
-        index.extend((b.sector / 8..=(end(b.sector, b.len_bytes) - 1) / 8).map(|block| (b.dev, block)));
-    }
-    let syncs: Vec<&&Op> = ops.iter().filter(|o| o.op == *"fsync" && o.state == *"complete").collect();
-    let mut dirty = 0;
-    for s in &syncs {
-        let last = syncs.iter().filter(|p| p.file == s.file && p.start_ns < s.start_ns).map(|p| p.start_ns).max();
-        let since = |o: &&&Op| {
-            o.op == *"pwrite64" && o.file == s.file && o.start_ns < s.start_ns && last.is_none_or(|l| o.start_ns > l)
-        };
-        dirty += ops.iter().filter(since).map(|o| o.ret.unwrap_or(0).max(0)).sum::<i64>();
-    }
-    let during = |b: &&Block| syncs.iter().any(|s| (s.start_ns..=s.start_ns + s.dur_ns).contains(&b.issue_ns));
-    let inside: Vec<&Block> = w.whole().blocks.iter().filter(during).collect();
-    let flushes = inside.iter().filter(|b| b.op == *"flush").count();
-    let devices = w.blocks.len() + w.bios.len() > 0;
-    let per_sync = |n: usize| {
-        if syncs.is_empty() || !devices { Value::Null } else { json!(n as f64 / syncs.len() as f64) }
-    };
-    let written = |class: &str| {
-        let of = w.bios.iter().filter(|b| b.op == *"write" && b.class == *class);
-        of.map(|b| b.len_bytes).sum::<i64>()
-    };
-    let journal = (written("journal"), written("data"));
-    let mut locks = Vec::new();
-    let files: BTreeSet<i64> = ops.iter().filter_map(|o| o.file).collect();
-    for file in files {
-        let writes: Vec<&&Op> =
-            ops.iter().filter(|o| o.op == *"pwrite64" && o.file == Some(file) && o.state == *"complete").collect();
-        let threads: BTreeSet<i64> = writes.iter().map(|o| o.task_id).collect();
-        let flights: Vec<(i64, i64)> = writes.iter().map(|o| (o.start_ns, o.start_ns + o.dur_ns)).collect();
-        let sum: i64 = writes.iter().map(|o| o.dur_ns).sum();
-        let union = busy(&flights).0;
-        if threads.len() > 1 && sum > union {
-            locks.push((file, threads.len(), 1.0 - union as f64 / sum as f64, sum));
-        }
-    }
-    locks.sort_by_key(|l| (-l.3, l.0));
-    let locks: Vec<Value> = locks
-        .into_iter()
-        .take(8)
-        .map(|(file, threads, serial, t)| json!({ "file": file, "threads": threads, "serial": serial, "time_ns": t }))
-        .collect();
+    let index = index_blocks(w) as f64;
     let time_ns: i64 = all.iter().sum();
-    let per_s = |n: f64| n * 1e9 / w.span_ns.max(1) as f64;
     let opens = n(&|o| o.op == *"openat");
     json!({
-        "ops": ops.len(), "ops_per_s": per_s(ops.len() as f64), "time_ns": time_ns, "latency": latency(all.clone()),
+        "ops": ops.len(), "ops_per_s": per_s(w, ops.len() as f64), "time_ns": time_ns, "latency": latency(all.clone()),
         "read": latency(of("read")), "write": latency(of("write")), "metadata": latency(metadata.clone()),
         "md_share": share(metadata.len() as f64, ops.len() as f64, 0.0),
         "md_time_share": share(metadata.iter().sum::<i64>() as f64, time_ns as f64, 0.0),
         "stat_per_open": if opens == 0.0 { Value::Null } else { json!(n(&|o| o.op == *"newfstatat") / opens) },
         "lookup_neg": share(n(&|o| looks(o) && o.ret == Some(-2)), n(&looks), 0.0), "names_changed": names as i64,
-        "index_churn": if names == 0.0 || index.is_empty() { Value::Null } else { json!(index.len() as f64 / names) },
-        "fsync": {
-            "count": syncs.len(), "per_s": per_s(syncs.len() as f64), "latency": latency(syncs.iter().map(|s| s.dur_ns)),
-            "dirty_bytes": share(dirty as f64, syncs.len() as f64, 0.0), "requests": per_sync(inside.len()),
-            "flushes": per_sync(flushes),
-            "journal_per_data": if journal.0 == 0 || journal.1 == 0 { Value::Null } else { json!(journal.0 as f64 / journal.1 as f64) },
-        },
-        "lock_serial": locks,
+        "index_churn": if names == 0.0 || index == 0.0 { Value::Null } else { json!(index / names) },
+        "fsync": fsyncs(w, &ops),
+        "lock_serial": lock_serial(&ops),
     })
 }
 
