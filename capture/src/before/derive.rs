@@ -109,6 +109,22 @@ struct Clue {
     file: Option<i64>,
 }
 
+impl Clue {
+    fn directory() -> Self {
+        Self { kind: Some("directory".into()), ..Self::default() }
+    }
+
+    /// What a call of the stat family returned.
+    fn of_stat(op: &Op, ret: i64) -> Self {
+        op.mode.filter(|_| ret == 0).map_or_else(Self::default, |m| Self {
+            kind: Some(crate::assemble::kind_of(m as u32).into()),
+            size_bytes: op.len_bytes,
+            mode: Some(m & 0o7777),
+            file: None,
+        })
+    }
+}
+
 fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
     let (mut d, left_out) = Deriver::new(reel, snapshot)?;
     d.names = std::mem::take(&mut d.names).mapped(disk.names.clone());
@@ -199,6 +215,7 @@ impl Deriver {
         }
     }
 
+    /// Follows one operation: its names, and the files that they lead to.
     fn take(&mut self, op: &Op) {
         let Some(ret) = op.ret else { return };
         let flags = op.flags.unwrap_or(0) as i32;
@@ -214,74 +231,21 @@ impl Deriver {
         for (file, name) in self.history.take_moved() {
             self.files.renamed(file, name);
         }
+        self.effect(op, ret, flags, path, path2);
+    }
+
+    /// What an operation on these names shows of them, and what it changes.
+    fn effect(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>, path2: Option<String>) {
         match &*op.op {
             "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
-            "mkdir" | "mkdirat" | "mknod" | "mknodat" => {
-                self.made(path, ret);
-            }
-            "symlink" | "symlinkat" => {
-                if let (0, Some(at), Some(target)) = (ret, &path2, &op.path) {
-                    self.names.make_link(at, target);
-                }
-                self.made(path2, ret);
-            }
-            "link" | "linkat" => {
-                self.seen(path.clone(), ret, Clue::default());
-                if let (Some(old), Some(new), 0) = (path, &path2, ret) {
-                    let first = self.same_file.get(&old).cloned().unwrap_or(old);
-                    self.same_file.insert(new.clone(), first);
-                }
-                self.made(path2, ret);
-            }
-            "unlink" | "unlinkat" | "rmdir" => {
-                let is_dir = op.op == "rmdir" || op.op == "unlinkat" && flags & libc::AT_REMOVEDIR != 0;
-                let kind = Some(if is_dir { "directory" } else { "regular" }.into());
-                self.seen(path.clone(), ret, Clue { kind, ..Clue::default() });
-                if let (Some(p), true) = (&path, is_dir && ret == -i64::from(libc::ENOTEMPTY))
-                    && let Some(before) = self.names.exists(p)
-                    && !self.names.has_children(p)
-                {
-                    // An entry that keeps it from being empty is not known yet.
-                    self.filled.insert(before);
-                }
-                if let (Some(p), true) = (path, ret == 0) {
-                    self.note_changed(&p);
-                    self.names.remove(&p);
-                    if is_dir {
-                        self.places.removed(&p);
-                    }
-                }
-            }
-            "rename" | "renameat" | "renameat2" => {
-                self.seen(path.clone(), ret, Clue::default());
-                if let (Some(from), Some(to), true) = (path, path2, ret == 0) {
-                    let exchange = flags & libc::RENAME_EXCHANGE as i32 != 0;
-                    if exchange {
-                        self.names.exists(&to);
-                    }
-                    self.note_changed(&from);
-                    // An unknown target name did not exist.
-                    if self.names.is_known(&to) {
-                        self.note_changed(&to);
-                    }
-                    self.places.renamed(&from, &to, exchange);
-                    if exchange {
-                        self.names.exchange(&from, &to);
-                    } else {
-                        self.names.rename(&from, &to);
-                    }
-                }
-            }
+            "mkdir" | "mkdirat" | "mknod" | "mknodat" => self.made(path, ret),
+            "symlink" | "symlinkat" => self.symlink(op, ret, path2),
+            "link" | "linkat" => self.link(ret, path, path2),
+            "unlink" | "unlinkat" | "rmdir" => self.unlink(op, ret, flags, path),
+            "rename" | "renameat" | "renameat2" => self.rename(ret, flags, path, path2),
             "ioctl" if is(op, "SNAP_CREATE") => self.made(path2, ret),
             "ioctl" if is(op, "SUBVOL_CREATE") => self.made(path, ret),
-            "ioctl" if is(op, "SNAP_DESTROY") => {
-                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
-                if let (Some(p), 0) = (path, ret) {
-                    self.note_changed(&p);
-                    self.names.remove(&p);
-                    self.places.removed(&p);
-                }
-            }
+            "ioctl" if is(op, "SNAP_DESTROY") => self.subvolume_destroyed(ret, path),
             "mount" | "move_mount" | "pivot_root" => {
                 self.seen(path, ret, Clue::default());
                 self.seen(path2, ret, Clue::default());
@@ -290,13 +254,13 @@ impl Deriver {
                 }
             }
             "chroot" => {
-                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                self.seen(path.clone(), ret, Clue::directory());
                 if ret == 0 {
                     self.places.set_root(op.task_id, path.as_deref());
                 }
             }
             "chdir" => {
-                self.seen(path.clone(), ret, Clue { kind: Some("directory".into()), ..Clue::default() });
+                self.seen(path.clone(), ret, Clue::directory());
                 if ret == 0 {
                     self.places.set_cwd(op.task_id, path.as_deref());
                 }
@@ -317,27 +281,88 @@ impl Deriver {
                 let kind = (ret >= 0).then(|| "symlink".into());
                 self.seen(path, ret.min(0), Clue { kind, ..Clue::default() });
             }
-            "stat" | "lstat" | "newfstatat" | "statx" => {
-                let clue = op.mode.filter(|_| ret == 0).map_or_else(Clue::default, |m| Clue {
-                    kind: Some(crate::assemble::kind_of(m as u32).into()),
-                    size_bytes: op.len_bytes,
-                    mode: Some(m & 0o7777),
-                    file: None,
-                });
-                self.seen(path, ret, clue);
-            }
+            "stat" | "lstat" | "newfstatat" | "statx" => self.seen(path, ret, Clue::of_stat(op, ret)),
             "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes"
-            | "futimesat" | "utimensat" => {
-                self.seen(path.clone(), ret, Clue::default());
-                if let (Some(p), 0) = (path, ret) {
-                    if op.op == "truncate" {
-                        self.note_written(&p);
-                    }
-                    self.note_changed(&p);
-                }
-            }
+            | "futimesat" | "utimensat" => self.attributes_set(op, ret, path),
             _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
             _ => self.through_descriptor(op, ret),
+        }
+    }
+
+    fn symlink(&mut self, op: &Op, ret: i64, at: Option<String>) {
+        if let (0, Some(at), Some(target)) = (ret, &at, &op.path) {
+            self.names.make_link(at, target);
+        }
+        self.made(at, ret);
+    }
+
+    fn link(&mut self, ret: i64, old: Option<String>, new: Option<String>) {
+        self.seen(old.clone(), ret, Clue::default());
+        if let (Some(old), Some(new), 0) = (old, &new, ret) {
+            let first = self.same_file.get(&old).cloned().unwrap_or(old);
+            self.same_file.insert(new.clone(), first);
+        }
+        self.made(new, ret);
+    }
+
+    fn unlink(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>) {
+        let is_dir = op.op == "rmdir" || op.op == "unlinkat" && flags & libc::AT_REMOVEDIR != 0;
+        let kind = Some(if is_dir { "directory" } else { "regular" }.into());
+        self.seen(path.clone(), ret, Clue { kind, ..Clue::default() });
+        if let (Some(p), true) = (&path, is_dir && ret == -i64::from(libc::ENOTEMPTY))
+            && let Some(before) = self.names.exists(p)
+            && !self.names.has_children(p)
+        {
+            // An entry that keeps it from being empty is not known yet.
+            self.filled.insert(before);
+        }
+        if let (Some(p), true) = (path, ret == 0) {
+            self.note_changed(&p);
+            self.names.remove(&p);
+            if is_dir {
+                self.places.removed(&p);
+            }
+        }
+    }
+
+    fn rename(&mut self, ret: i64, flags: i32, from: Option<String>, to: Option<String>) {
+        self.seen(from.clone(), ret, Clue::default());
+        if let (Some(from), Some(to), true) = (from, to, ret == 0) {
+            let exchange = flags & libc::RENAME_EXCHANGE as i32 != 0;
+            if exchange {
+                self.names.exists(&to);
+            }
+            self.note_changed(&from);
+            // An unknown target name did not exist.
+            if self.names.is_known(&to) {
+                self.note_changed(&to);
+            }
+            self.places.renamed(&from, &to, exchange);
+            if exchange {
+                self.names.exchange(&from, &to);
+            } else {
+                self.names.rename(&from, &to);
+            }
+        }
+    }
+
+    fn subvolume_destroyed(&mut self, ret: i64, path: Option<String>) {
+        self.seen(path.clone(), ret, Clue::directory());
+        if let (Some(p), 0) = (path, ret) {
+            self.note_changed(&p);
+            self.names.remove(&p);
+            self.places.removed(&p);
+        }
+    }
+
+    /// An operation that sets a size, mode, owner or time by name.
+    fn attributes_set(&mut self, op: &Op, ret: i64, path: Option<String>) {
+        self.seen(path.clone(), ret, Clue::default());
+        if let (Some(p), 0) = (path, ret) {
+            if op.op == "truncate" {
+                self.note_written(&p);
+            }
+            self.note_changed(&p);
         }
     }
 
@@ -366,7 +391,7 @@ impl Deriver {
 
     fn open(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>) {
         if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-            return self.seen(path, ret.min(0), Clue { kind: Some("directory".into()), ..Clue::default() });
+            return self.seen(path, ret.min(0), Clue::directory());
         }
         if ret >= 0 && op.aux == Some(1) {
             return self.made(path, 0);

@@ -18,7 +18,7 @@ use super::{
 use crate::record::cpu_budget::Budget;
 use crate::{
     CaptureError,
-    host::signals,
+    host::signals::{self, Arrived},
     pipeline::{Message, Pipeline, settle::drain_for},
     probes::session::{SHORTEST_TICK, Session},
     record::command::Command,
@@ -75,6 +75,74 @@ pub(super) struct Ended {
     pub(super) signal: Option<i32>,
 }
 
+/// Moves records from the rings to the pipeline.
+struct Drain<'a> {
+    session: &'a Session<'a>,
+    pipeline: &'a Pipeline,
+    budget: Option<&'a mut Budget>,
+    /// Tasks that had joined when their descriptors and mappings were listed last.
+    joined: u64,
+    /// When the pipeline last heard how far it is complete.
+    told: Instant,
+}
+
+impl Drain<'_> {
+    /// Lists what tasks have open that joined since.
+    fn look_at_joined(&mut self) -> Result<(), CaptureError> {
+        let now = self.session.joined();
+        if now != self.joined {
+            self.joined = now;
+            self.pipeline.send(Message::Records { bytes: self.session.look()?, complete_to_ns: 0 });
+        }
+        Ok(())
+    }
+
+    /// Empties the rings for a while, or not at all while the budget is used up. Whether something is left in them.
+    fn drain(&mut self) -> bool {
+        let drained = match &mut self.budget {
+            Some(budget) => budget.drain(self.session, self.pipeline),
+            None => Some(drain_for(self.session, self.pipeline, DRAIN)),
+        };
+        let Some((complete_to_ns, more)) = drained else { return false };
+        // A program may be quiet.
+        if self.told.elapsed() >= QUIET_MESSAGE {
+            self.told = Instant::now();
+            self.pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
+        }
+        more
+    }
+}
+
+/// A signal that asked for the end, and how long the command has to end by itself.
+#[derive(Default)]
+struct Asked {
+    signal: Option<i32>,
+    grace_ends: Option<Instant>,
+}
+
+impl Asked {
+    /// Takes a signal that arrived. How the recording ends, if it does at once.
+    fn take(&mut self, arrived: Arrived, command: Option<&Command>) -> Option<Ended> {
+        match command {
+            // On a second signal, or if there is no command to wait for, end at once.
+            _ if self.signal.is_some() => return Some(Ended { why: End::Signal, signal: self.signal }),
+            None => return Some(Ended { why: End::Signal, signal: None }),
+            Some(c) => {
+                if !arrived.reached_the_command() {
+                    c.signal(arrived.signal);
+                }
+                self.signal = Some(arrived.signal);
+                self.grace_ends = Some(Instant::now() + GRACE);
+            }
+        }
+        None
+    }
+
+    fn grace_is_over(&self) -> bool {
+        self.grace_ends.is_some_and(|t| Instant::now() >= t)
+    }
+}
+
 /// Drains the rings until the last recorded thread has ended, or something else ends the recording.
 pub(super) fn follow(
     session: &Session<'_>,
@@ -82,55 +150,38 @@ pub(super) fn follow(
     copies: &mut Copies<'_>,
     mut command: Option<&mut Command>,
     started: Instant,
-    mut budget: Option<&mut Budget>,
+    budget: Option<&mut Budget>,
     folder: &Folder,
 ) -> Result<Ended, CaptureError> {
     let config = copies.config;
     // Tasks may enter a cgroup at any time, so the recording does not end with the last task.
     let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
-    let mut joined = 0;
     let mut watchman = Watchman::new(config.limits, &config.output, started);
-    let mut signal = None;
-    let mut grace_ends = None;
-    let mut told = started;
+    let mut asked = Asked::default();
     let mut watcher = config.observer.as_ref().map(|o| Told { observer: o, last: started });
+    // With a budget, little is taken per pass, so passes must be frequent.
+    let seldom = if budget.is_some() { SHORTEST_TICK } else { session.tick };
+    let mut drain = Drain { session, pipeline, budget, joined: 0, told: started };
     loop {
-        let now = session.joined();
-        if now != joined {
-            joined = now;
-            pipeline.send(Message::Records { bytes: session.look()?, complete_to_ns: 0 });
-        }
-        // `None` while the budget is used up.
-        let (complete_to_ns, more) = match &mut budget {
-            Some(budget) => budget.drain(session, pipeline).map_or((None, false), |(ns, more)| (Some(ns), more)),
-            None => {
-                let (complete_to_ns, more) = drain_for(session, pipeline, DRAIN);
-                (Some(complete_to_ns), more)
-            }
-        };
-        if let Some(complete_to_ns) = complete_to_ns
-            && told.elapsed() >= QUIET_MESSAGE
-        {
-            told = Instant::now();
-            pipeline.send(Message::Records { bytes: Vec::new(), complete_to_ns });
-        }
+        drain.look_at_joined()?;
+        let more = drain.drain();
         if let Some(watcher) = &mut watcher {
             watcher.tell(session, config, started)?;
         }
+        let ended = |why| Ok(Ended { why, signal: asked.signal });
         if pipeline.progress.failed.load(Ordering::Relaxed) || folder.is_removed() {
-            return Ok(Ended { why: End::Failed, signal });
+            return ended(End::Failed);
         }
         let reaped = command.as_deref_mut().is_none_or(|c| c.poll().is_some());
         if !for_ever && reaped && session.alive() <= 0 {
-            let why = if signal.is_some() { End::Signal } else { End::Exit };
-            return Ok(Ended { why, signal });
+            return ended(if asked.signal.is_some() { End::Signal } else { End::Exit });
         }
         if watchman.rotates() {
             pipeline.progress.missing_bytes.fetch_max(watchman.missing_bytes(), Ordering::Relaxed);
         }
         if pipeline.progress.slow.swap(false, Ordering::Relaxed) {
             if !config.limits.copies {
-                return Ok(Ended { why: End::Trigger, signal });
+                return ended(End::Trigger);
             }
             copies.ask_in_turn();
         }
@@ -140,29 +191,15 @@ pub(super) fn follow(
         if arrived.take_if(|s| s.signal == libc::SIGUSR1).is_some() {
             copies.ask();
         }
-        if let Some(s) = arrived {
-            match &command {
-                // On a second signal, or if there is no command to wait for, end at once.
-                _ if signal.is_some() => return Ok(Ended { why: End::Signal, signal }),
-                None => return Ok(Ended { why: End::Signal, signal: None }),
-                Some(c) => {
-                    if !s.reached_the_command() {
-                        c.signal(s.signal);
-                    }
-                    signal = Some(s.signal);
-                    grace_ends = Some(Instant::now() + GRACE);
-                }
-            }
+        if let Some(ended) = arrived.and_then(|s| asked.take(s, command.as_deref())) {
+            return Ok(ended);
         }
-        if grace_ends.is_some_and(|t| Instant::now() >= t) {
-            return Ok(Ended { why: End::Signal, signal });
+        if asked.grace_is_over() {
+            return Ok(Ended { why: End::Signal, signal: asked.signal });
         }
         if let Some(why) = watchman.reached(pipeline.progress.reel_bytes()) {
-            return Ok(Ended { why, signal });
+            return Ok(Ended { why, signal: asked.signal });
         }
-        // With a budget, little is taken per pass, so passes must be frequent.
-        let seldom = if budget.is_some() { SHORTEST_TICK } else { session.tick };
-        let tick = if more { SHORT_TICK } else { watchman.at_most(seldom) };
-        signals::sleep(tick);
+        signals::sleep(if more { SHORT_TICK } else { watchman.at_most(seldom) });
     }
 }

@@ -176,51 +176,84 @@ impl Geometry {
     }
 
     fn layout(&self, sb: &[u8], read: &mut Read<'_>) -> io::Result<Layout> {
+        let (mut all, first_table) = self.bitmaps_and_tables(read)?;
+        all.extend((0..self.groups).flat_map(|group| self.superblock_and_descriptors(group)));
+        all.extend(self.own_files(sb, first_table, read)?);
+        let mmp = le32(sb, 0x168) | le32(sb, 0x16C) << 32;
+        if mmp != 0 {
+            all.push((mmp, mmp + 1, metadata("mmp")));
+        }
+        // With blocks of 1 KiB the superblock is block 1; the boot block before it belongs to nobody.
+        let sectors = self.block / 512;
+        let in_sectors = all.into_iter().map(|(from, to, kind)| (from * sectors, to * sectors, kind)).collect();
+        Ok(Layout {
+            ranges: Ranges::new(in_sectors),
+            journal_dev: external_journal(sb),
+            own_inodes: [0x240, 0x244, 0x26C].into_iter().map(|at| le32(sb, at)).filter(|n| *n != 0).collect(),
+            filetype: le32(sb, 0x60) & INCOMPAT_FILETYPE != 0,
+            encrypt: le32(sb, 0x60) & INCOMPAT_ENCRYPT != 0,
+            block_bytes: self.block,
+            blocks: self.blocks,
+        })
+    }
+
+    /// Blocks that hold all descriptors once.
+    fn descriptor_blocks(&self) -> i64 {
+        (self.groups + self.descs_per_block() - 1) / self.descs_per_block()
+    }
+
+    /// The bitmaps and inode tables of all groups, as their descriptors say, and the first block of the first table.
+    fn bitmaps_and_tables(&self, read: &mut Read<'_>) -> io::Result<(Vec<Blocks>, Option<i64>)> {
         let per_block = self.descs_per_block();
-        let desc_blocks = (self.groups + per_block - 1) / per_block;
-        let mut all: Vec<(i64, i64, Kind)> = Vec::new();
-        let mut put = |from: i64, len: i64, kind: Kind| all.push((from, from + len, kind));
         let tables = (self.inodes_per_group * self.inode_bytes + self.block - 1) / self.block;
-        let mut first_table = Vec::new();
-        for i in 0..desc_blocks {
+        let mut all = Vec::new();
+        let mut first_table = None;
+        for i in 0..self.descriptor_blocks() {
             let descs = read((self.descriptor_block(i) * self.block) as u64, self.block as usize)?;
             for (n, group) in (i * per_block..self.groups.min((i + 1) * per_block)).enumerate() {
                 let at = n * self.desc_bytes as usize;
                 let number = |lo: usize, hi: usize| {
                     le32(&descs, at + lo) | if self.desc_bytes >= 64 { le32(&descs, at + hi) << 32 } else { 0 }
                 };
-                put(number(0, 0x20), 1, BLOCK_BITMAP);
-                put(number(4, 0x24), 1, INODE_BITMAP);
                 let table = number(8, 0x28);
-                put(table, tables, INODE_TABLE);
+                all.push(blocks(number(0, 0x20), 1, BLOCK_BITMAP));
+                all.push(blocks(number(4, 0x24), 1, INODE_BITMAP));
+                all.push(blocks(table, tables, INODE_TABLE));
                 if group == 0 {
-                    first_table.push(table);
+                    first_table = Some(table);
                 }
             }
         }
-        for group in 0..self.groups {
-            let start = self.super_at(group);
-            let has_super = self.has_super(group);
-            if has_super {
-                put(start, 1, SUPER);
+        Ok((all, first_table))
+    }
+
+    /// A group's copies of the superblock and of descriptors.
+    fn superblock_and_descriptors(&self, group: i64) -> impl Iterator<Item = Blocks> {
+        let (start, has_super) = (self.super_at(group), self.has_super(group));
+        let per_block = self.descs_per_block();
+        let meta = self.first_meta_bg.filter(|first| group / per_block >= *first);
+        let descriptors = match meta {
+            None if has_super => {
+                let all = self.descriptor_blocks();
+                let descriptors = self.first_meta_bg.unwrap_or(all).min(all);
+                Some(blocks(start + 1, descriptors + self.reserved, DESCRIPTORS))
             }
-            let meta = self.first_meta_bg.filter(|first| group / per_block >= *first);
-            match meta {
-                None if has_super => {
-                    let descriptors = self.first_meta_bg.unwrap_or(desc_blocks).min(desc_blocks);
-                    put(start + 1, descriptors + self.reserved, DESCRIPTORS);
-                }
-                Some(_) if matches!(group % per_block, 0 | 1) || group % per_block == per_block - 1 => {
-                    put(start + i64::from(has_super), 1, DESCRIPTORS);
-                }
-                _ => {}
+            Some(_) if matches!(group % per_block, 0 | 1) || group % per_block == per_block - 1 => {
+                Some(blocks(start + i64::from(has_super), 1, DESCRIPTORS))
             }
-        }
+            _ => None,
+        };
+        has_super.then(|| blocks(start, 1, SUPER)).into_iter().chain(descriptors)
+    }
+
+    /// The blocks of the files that are the file system's own: the journal, quota and so on. Their inodes are in the
+    /// first table, which begins at block `first_table`.
+    fn own_files(&self, sb: &[u8], first_table: Option<i64>, read: &mut Read<'_>) -> io::Result<Vec<Blocks>> {
         let mut inode = |number: i64| -> io::Result<Option<Vec<u8>>> {
-            // All inodes that matter are in group 0, except possibly that of the orphan file.
+            // The inodes that matter are the first of all, but for the orphan file's.
             let (group, index) = ((number - 1) / self.inodes_per_group, (number - 1) % self.inodes_per_group);
-            let table = match first_table.first() {
-                Some(table) if group == 0 && number > 0 => *table,
+            let table = match first_table {
+                Some(table) if group == 0 && number > 0 => table,
                 _ => return Ok(None),
             };
             read((table * self.block + index * self.inode_bytes) as u64, 128).map(Some)
@@ -240,30 +273,22 @@ impl Geometry {
                 owned.push((inode, data, map));
             }
         }
+        let mut all = Vec::new();
         for (inode, data, map) in owned {
-            let mut blocks = Blocks { geometry: self, read, data: Vec::new(), map: Vec::new() };
-            blocks.of_inode(&inode)?;
-            let Blocks { data: ranges, map: index, .. } = blocks;
-            all.extend(ranges.into_iter().map(|(from, len)| (from, from + len, data)));
-            all.extend(index.into_iter().map(|at| (at, at + 1, map)));
+            let mut its = InodeBlocks { geometry: self, read, data: Vec::new(), map: Vec::new() };
+            its.of_inode(&inode)?;
+            all.extend(its.data.into_iter().map(|(from, len)| blocks(from, len, data)));
+            all.extend(its.map.into_iter().map(|at| blocks(at, 1, map)));
         }
-        let mmp = le32(sb, 0x168) | le32(sb, 0x16C) << 32;
-        if mmp != 0 {
-            all.push((mmp, mmp + 1, metadata("mmp")));
-        }
-        // With blocks of 1 KiB the superblock is block 1. Block 0, the boot block, does not belong to the file system.
-        let sectors = self.block / 512;
-        let in_sectors = all.into_iter().map(|(from, to, kind)| (from * sectors, to * sectors, kind)).collect();
-        Ok(Layout {
-            ranges: Ranges::new(in_sectors),
-            journal_dev: external_journal(sb),
-            own_inodes: [0x240, 0x244, 0x26C].into_iter().map(|at| le32(sb, at)).filter(|n| *n != 0).collect(),
-            filetype: le32(sb, 0x60) & INCOMPAT_FILETYPE != 0,
-            encrypt: le32(sb, 0x60) & INCOMPAT_ENCRYPT != 0,
-            block_bytes: self.block,
-            blocks: self.blocks,
-        })
+        Ok(all)
     }
+}
+
+/// Blocks from the first up to the second, and what they are.
+type Blocks = (i64, i64, Kind);
+
+fn blocks(from: i64, len: i64, kind: Kind) -> Blocks {
+    (from, from + len, kind)
 }
 
 fn metadata(detail: &'static str) -> Kind {
@@ -271,14 +296,14 @@ fn metadata(detail: &'static str) -> Kind {
 }
 
 /// Collects the blocks of an inode.
-struct Blocks<'a, 'b> {
+struct InodeBlocks<'a, 'b> {
     geometry: &'a Geometry,
     read: &'a mut Read<'b>,
     data: Vec<(i64, i64)>,
     map: Vec<i64>,
 }
 
-impl Blocks<'_, '_> {
+impl InodeBlocks<'_, '_> {
     fn of_inode(&mut self, inode: &[u8]) -> io::Result<()> {
         let Some(root) = inode.get(0x28..0x28 + 60) else { return Ok(()) };
         if le32(inode, 0x20) & EXTENTS_FL != 0 {
