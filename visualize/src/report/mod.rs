@@ -189,88 +189,48 @@ impl Drawn {
     }
 
     fn parts(self, reel: &Reel, mut about: About) -> Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        let actors = self.calls.as_ref().map(|c| &c.actors);
-        if let Some(c) = &self.calls {
-            about.operations.clone_from(&c.operations);
-        }
-        if let Some(actors) = actors {
-            let totals = actors.files(reel, TOP_FILES)?;
-            let mut files: BTreeMap<i64, FileSummary> = BTreeMap::new();
-            files.extend(totals.by_time.into_iter().chain(totals.by_bytes).map(|f| (f.file, f)));
-            about.file_count = totals.count;
-            about.files = files.into_values().map(|calls| self.file_row(calls)).collect();
-            about.files.sort_by_key(|f| (std::cmp::Reverse(f.calls.totals.bytes()), f.calls.file));
-            (about.processes, about.process_count) = actors.processes(reel, TOP_PROCESSES)?;
-        }
-        let lanes = self.calls.as_ref().map(|c| &c.lanes).or(self.bios.as_ref().map(|b| &b.lanes));
-        let place = |file: i64| lanes.and_then(|l| l.place(file)).map_or(-1, |p| p as i64);
+        self.describe_calls(reel, &mut about)?;
         let tasks = Tasks::of(reel, &self)?;
-        let mut devices = Vec::new();
-        let labels = |dev: i64| {
-            let name = reel.manifest.device(dev).map(|d| d.name.as_str()).filter(|n| !n.is_empty());
-            let number = ioreel_traces::manifest::dev_name(dev);
-            name.map_or_else(|| number.clone(), |n| format!("{} ({number})", lanes::shortened(n, 64)))
-        };
-        let drawn = self.devices.len();
-        for (i, d) in self.devices.into_iter().enumerate() {
+        let Self { seen, devices, calls, bios, carriage, .. } = self;
+        let index = json!({
+            "about": about, "devices": devices.iter().map(|d| device_row(reel, d)).collect::<Vec<_>>(),
+            "devices_not_drawn": seen.len() - devices.len(),
+            "classes": class_names(), "kinds": KIND_NAMES, "ops": calls.as_ref().map_or(&[][..], |c| &c.names),
+            "carried": carriage.classes, "comms": carriage.comms,
+            "threads": thread_rows(&carriage),
+            "tasks": tasks.rows, "lanes": calls.as_ref().map_or(0, |c| c.lanes.lanes.len()),
+        });
+        let lanes = calls.as_ref().map(|c| &c.lanes).or(bios.as_ref().map(|b| &b.lanes));
+        let place = |file: i64| lanes.and_then(|l| l.place(file)).map_or(-1, |p| p as i64);
+        let mut parts = Vec::new();
+        for (i, mut d) in devices.into_iter().enumerate() {
             let prefix = format!("d{i}");
-            let bands: Vec<_> =
-                d.axis.bands.iter().map(|b| json!([b.sectors.from, b.sectors.to, b.row, b.sectors.count])).collect();
-            devices.push(json!({
-                "dev": d.dev, "label": labels(d.dev), "bands": bands, "rows": d.axis.rows,
-                "tiled": d.map.is_some(),
-            }));
-            let s = d.series;
-            let int = |name: &str, values: &[u64]| {
-                Part::Column(Column::integers(format!("{prefix}.{name}"), values.iter().map(|v| *v as i64)))
-            };
-            parts.extend([
-                int("read_bytes", &s.read_bytes),
-                int("write_bytes", &s.write_bytes),
-                int("reads", &s.reads),
-                int("writes", &s.writes),
-                int("others", &s.others),
-                int("seeks_exact", &s.seeks_exact),
-                int("seeks_sw64k", &s.seeks_sw64k),
-                int("depth_max", &d.peaks),
-                // Thousandths, finer than any drawn line.
-                int("depth_mean", &s.in_flight.means().iter().map(|m| (m * 1e3).round() as u64).collect::<Vec<_>>()),
-            ]);
-            let rasters = d.map.into_iter().flatten().zip(["map.read", "map.write", "map.other"]);
-            let rasters = rasters.chain(d.flushes.into_iter().map(|f| (f, "map.flush")));
-            let rasters = rasters.chain(d.heat.into_iter().flatten().zip(["heat.read", "heat.write", "heat.other"]));
-            parts.extend(rasters.map(|(counts, n)| Part::Raster(Raster { name: format!("{prefix}.{n}"), counts })));
-            let table = RequestTable::new(prefix, d.singles, &self.carriage, place, |t| tasks.place(t));
+            parts.extend(device_parts(&prefix, &mut d));
+            let table = RequestTable::new(prefix, d.singles, &carriage, place, |t| tasks.place(t));
             parts.push(Part::Singles(Box::new(table)));
         }
-        let left_out = self.seen.len() - drawn;
-        let mut names: &[String] = &[];
-        let mut lane_count = 0;
-        let view = self.calls;
-        if let Some(c) = &view {
-            names = &c.names;
-            lane_count = c.lanes.lanes.len();
-        }
-        let index = json!({
-            "about": about, "devices": devices, "devices_not_drawn": left_out,
-            "classes": class_names(), "kinds": KIND_NAMES, "ops": names,
-            "carried": self.carriage.classes, "comms": self.carriage.comms,
-            "threads": thread_rows(&self.carriage),
-            "tasks": tasks.rows, "lanes": lane_count,
-        });
         parts.push(Part::Column(Column::text("index", index.to_string())));
-        if let Some(c) = view {
+        if let Some(c) = calls {
             parts.extend(call_parts(c, |t| tasks.place(t)));
         }
-        if let Some(b) = self.bios {
-            parts.extend(lane_parts(&b.lanes));
-            let map = b.map.into_iter().flatten().zip(["read", "write"]);
-            parts.extend(map.map(|(counts, n)| Part::Raster(Raster { name: format!("bios.map.{n}"), counts })));
-            let table = BioTable::new(b.singles, |file| b.lanes.place(file).map_or(-1, |p| p as i64));
-            parts.push(Part::Singles(Box::new(table)));
+        if let Some(b) = bios {
+            parts.extend(bio_parts(b));
         }
         Ok(parts)
+    }
+
+    /// Adds the operations, files and processes to what the reel is about.
+    fn describe_calls(&self, reel: &Reel, about: &mut About) -> Result<()> {
+        let Some(c) = &self.calls else { return Ok(()) };
+        about.operations.clone_from(&c.operations);
+        let totals = c.actors.files(reel, TOP_FILES)?;
+        let mut files: BTreeMap<i64, FileSummary> = BTreeMap::new();
+        files.extend(totals.by_time.into_iter().chain(totals.by_bytes).map(|f| (f.file, f)));
+        about.file_count = totals.count;
+        about.files = files.into_values().map(|calls| self.file_row(calls)).collect();
+        about.files.sort_by_key(|f| (std::cmp::Reverse(f.calls.totals.bytes()), f.calls.file));
+        (about.processes, about.process_count) = c.actors.processes(reel, TOP_PROCESSES)?;
+        Ok(())
     }
 
     fn file_row(&self, calls: FileSummary) -> FileRow {
@@ -279,6 +239,50 @@ impl Drawn {
         let calls = FileSummary { path, ..calls };
         FileRow { calls, disk_read_bytes: moved.read_bytes, disk_write_bytes: moved.write_bytes }
     }
+}
+
+/// What the index says of a device.
+fn device_row(reel: &Reel, d: &DeviceView) -> serde_json::Value {
+    let name = reel.manifest.device(d.dev).map(|d| d.name.as_str()).filter(|n| !n.is_empty());
+    let number = ioreel_traces::manifest::dev_name(d.dev);
+    let label = name.map_or_else(|| number.clone(), |n| format!("{} ({number})", lanes::shortened(n, 64)));
+    let bands: Vec<_> =
+        d.axis.bands.iter().map(|b| json!([b.sectors.from, b.sectors.to, b.row, b.sectors.count])).collect();
+    json!({ "dev": d.dev, "label": label, "bands": bands, "rows": d.axis.rows, "tiled": d.map.is_some() })
+}
+
+/// A device's rates and densities.
+fn device_parts(prefix: &str, d: &mut DeviceView) -> Vec<Part> {
+    let s = &d.series;
+    let int = |name: &str, values: &[u64]| {
+        Part::Column(Column::integers(format!("{prefix}.{name}"), values.iter().map(|v| *v as i64)))
+    };
+    let mut parts = vec![
+        int("read_bytes", &s.read_bytes),
+        int("write_bytes", &s.write_bytes),
+        int("reads", &s.reads),
+        int("writes", &s.writes),
+        int("others", &s.others),
+        int("seeks_exact", &s.seeks_exact),
+        int("seeks_sw64k", &s.seeks_sw64k),
+        int("depth_max", &d.peaks),
+        // Thousandths, finer than any drawn line.
+        int("depth_mean", &s.in_flight.means().iter().map(|m| (m * 1e3).round() as u64).collect::<Vec<_>>()),
+    ];
+    let rasters = d.map.take().into_iter().flatten().zip(["map.read", "map.write", "map.other"]);
+    let rasters = rasters.chain(d.flushes.take().into_iter().map(|f| (f, "map.flush")));
+    let rasters = rasters.chain(d.heat.take().into_iter().flatten().zip(["heat.read", "heat.write", "heat.other"]));
+    parts.extend(rasters.map(|(counts, n)| Part::Raster(Raster { name: format!("{prefix}.{n}"), counts })));
+    parts
+}
+
+fn bio_parts(b: BiosView) -> Vec<Part> {
+    let mut parts = lane_parts(&b.lanes);
+    let map = b.map.into_iter().flatten().zip(["read", "write"]);
+    parts.extend(map.map(|(counts, n)| Part::Raster(Raster { name: format!("bios.map.{n}"), counts })));
+    let table = BioTable::new(b.singles, |file| b.lanes.place(file).map_or(-1, |p| p as i64));
+    parts.push(Part::Singles(Box::new(table)));
+    parts
 }
 
 fn call_parts(c: CallsView, task: impl Fn(i64) -> i64) -> Vec<Part> {
