@@ -162,22 +162,42 @@ fn expressions_of_licenses_are_understood() {
     }
 }
 
-/// What `cargo deny check licenses bans` says, also where it is not installed.
+/// What `cargo deny check licenses bans` says, also where it is not installed. `cargo metadata` lists packages too whose
+/// features are off.
 #[test]
 fn dependencies_have_allowed_licenses_and_one_version() {
     let (allowed, skipped) = (list_of_deny_toml("allow"), list_of_deny_toml("skip"));
-    let found = metadata(&["--all-features"]);
-    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for package in found["packages"].as_array().unwrap() {
-        let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
-        let license = package["license"].as_str().unwrap_or_default();
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let out = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--workspace",
+            "--all-features",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}|{l}",
+            "--target",
+            &platform,
+        ])
+        .current_dir(std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "cargo tree: {}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in text.lines().filter(|l| !l.is_empty()) {
+        let (package, license) = line.split_once('|').unwrap();
+        let mut words = package.split(' ');
+        let (name, version) = (words.next().unwrap(), words.next().unwrap().trim_start_matches('v'));
+        let license = license.trim_end_matches("(*)").trim();
         assert!(licensed(license, &allowed), "{name} {version} is licensed by {license:?}: see deny.toml");
         let is_skipped = skipped.iter().any(|s| {
             let (of, begin) = s.split_once('@').unwrap();
             of == name && version.starts_with(&format!("{begin}."))
         });
         if !is_skipped {
-            versions.entry(name).or_default().push(version);
+            versions.entry(name).or_default().insert(version);
         }
     }
     assert!(versions.len() > 50, "the dependencies are seen");
