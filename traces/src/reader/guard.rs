@@ -49,7 +49,7 @@ mod tests {
     fn a_panic_becomes_an_error_and_others_stay_panics() {
         #[expect(clippy::panic, reason = "the subject of this test")]
         let garbled = decode(|| -> Result<(), String> { panic!("index 7 out of range") });
-        assert_eq!(garbled, Err("the file is garbled: index 7 out of range".into()));
+        assert_eq!(garbled, Err("the file is damaged: index 7 out of range".into()));
         assert_eq!(decode(|| Err::<(), _>("plain")), Err("plain".into()));
         assert_eq!(decode(|| Ok::<_, String>(5)), Ok(5));
         assert!(!DECODING.get());

@@ -426,7 +426,11 @@ fn a_clock_that_goes_back_under_strace_is_told() {
     let ms = 1_000_000;
     assert_eq!(jumps, [(5000, 2500), (2500, 3500), (1000, 500), (6000, 2000)].map(|(at, by)| (at * ms, by * ms)));
     let told = |m: &Manifest, words: &str| m.warnings.iter().any(|w| w == words);
-    assert!(told(m, "the clock went back 4 times within a thread; `clock_jumps` tells when"), "{:?}", m.warnings);
+    assert!(
+        told(m, "the clock went back 4 times within a thread; the manifest's `clock_jumps` lists when"),
+        "{:?}",
+        m.warnings
+    );
     let mut calls: Vec<(i64, i64)> = reel.read::<Op>().unwrap().iter().map(|o| (o.start_ns, o.dur_ns)).collect();
     calls.sort_unstable();
     // What is before the first line is at the start; a call that ends before it begins took no time.
@@ -440,6 +444,7 @@ fn a_clock_that_goes_back_under_strace_is_told() {
     let m = &reel.manifest;
     assert_eq!(m.clock_jumps.len(), 1000);
     assert!(m.clock_jumps.iter().all(|j| (j.at_ns, j.back_ns) == (0, 250 * ms)));
-    let words = "the clock went back 1500 times within a thread; `clock_jumps` tells when of the first 1000";
+    let words =
+        "the clock went back 1500 times within a thread; the manifest's `clock_jumps` lists when, for the first 1000";
     assert!(told(m, words), "{:?}", m.warnings);
 }
