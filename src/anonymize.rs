@@ -1,5 +1,6 @@
 //! `ioreel anonymize`.
 
+use crate::sandbox::Needs;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -31,6 +32,13 @@ const NOTES: &str = "\
 Paths and the names of threads, programs, hosts, mounts and marks are replaced by keyed hashes, component by component.
 Preserved: tree shape, known file extensions, equality of names, sizes, times, results, user and group ids.
 Details: docs/anonymize.md.";
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs::to_write([&*self.output])
+    }
+}
 
 /// Runs `ioreel anonymize`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

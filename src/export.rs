@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_traces::{Reel, export};
 
+use crate::sandbox::Needs;
 use crate::{
     columns::count,
     output::{out, tell},
@@ -94,6 +95,18 @@ impl Args {
     /// Whether the command writes only to standard output.
     pub(crate) fn only_prints(&self) -> bool {
         matches!(&self.format, Format::Csv(table) | Format::Jsonl(table) if table.output.is_none())
+    }
+}
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs::to_write(match &self.format {
+            Format::Blktrace { output, .. } | Format::Fio { output, .. } | Format::Perfetto { output, .. } => {
+                Some(&**output)
+            }
+            Format::Csv(table) | Format::Jsonl(table) => table.output.as_deref(),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_traces::{Manifest, import};
 
+use crate::sandbox::Needs;
 use crate::{
     columns::count,
     output::{out, tell},
@@ -95,6 +96,19 @@ struct Output {
     /// Reel to write; must not exist
     #[arg(short, long, value_name = "REEL")]
     output: PathBuf,
+}
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        let output = match &self.format {
+            Format::Blktrace { output, .. }
+            | Format::Fio { output, .. }
+            | Format::Strace { output, .. }
+            | Format::Csv { output, .. } => output,
+        };
+        Needs::to_write([&*output.output])
+    }
 }
 
 /// Runs `ioreel import`.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use privileges::Privileges;
+use sandbox::Needs;
 
 mod anonymize;
 mod columns;
@@ -29,6 +30,7 @@ mod quantity;
 mod record;
 mod replay;
 mod report;
+mod sandbox;
 mod serve;
 mod stats;
 #[cfg(feature = "capture")]
@@ -135,6 +137,23 @@ impl Command {
             _ => false,
         }
     }
+
+    /// What a command that only reads reels and traces needs beside reading. `None` for those that record, replay or
+    /// serve.
+    fn needs(&self) -> Option<Needs> {
+        Some(match self {
+            #[cfg(feature = "capture")]
+            Self::Doctor(_) | Self::Record(_) | Self::Mark(_) | Self::Top(_) => return None,
+            Self::Serve(_) | Self::Replay(_) | Self::Manual(_) => return None,
+            Self::Info(_) | Self::Stats(_) | Self::View(_) => Needs::default(),
+            Self::Validate(args) => args.needs(),
+            Self::Anonymize(args) => args.needs(),
+            Self::Plot(args) => args.needs(),
+            Self::Report(args) => args.needs(),
+            Self::Import(args) => args.needs(),
+            Self::Export(args) => args.needs(),
+        })
+    }
 }
 
 /// Restores SIGPIPE, so that `ioreel info x.reel | head` ends quietly. Rust ignores the signal, and printing would
@@ -180,6 +199,9 @@ fn main() -> ExitCode {
     }
     if cli.command.only_reads() {
         restore_sigpipe();
+    }
+    if let Some(needs) = cli.command.needs() {
+        sandbox::confine(&needs);
     }
     let done = match cli.command {
         #[cfg(feature = "capture")]

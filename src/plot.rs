@@ -1,6 +1,7 @@
 //! `ioreel plot`: draws reels.
 
 use crate::output::{as_it_is, tell, write_private};
+use crate::sandbox::Needs;
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -109,6 +110,15 @@ pub(crate) struct Args {
     /// End of the window, in seconds since the start of the reel
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     to: Option<i64>,
+}
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        let is_movie =
+            self.output.as_ref().is_some_and(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4")));
+        Needs { runs_programs: is_movie, ..Needs::to_write(self.output.as_deref()) }
+    }
 }
 
 /// Runs `ioreel plot`.

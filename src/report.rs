@@ -1,5 +1,6 @@
 //! `ioreel report`: an HTML report in one file.
 
+use crate::sandbox::Needs;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
@@ -26,6 +27,13 @@ pub(crate) struct Args {
 const NOTES: &str = "\
 The report is one file and works offline. For a large reel it contains densities, rates and tables of all events; single
 events are the slowest ones and a sample, and the report says so. See docs/report.md.";
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs::to_write([&*self.output])
+    }
+}
 
 /// Runs `ioreel report`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! `ioreel validate`: checks a reel for consistency.
 
 use crate::output::{out, print_json};
+use crate::sandbox::Needs;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
@@ -22,6 +23,13 @@ pub(crate) struct Args {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// What the command needs beside reading.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { folders: if self.repair { vec![self.reel.clone()] } else { Vec::new() }, runs_programs: false }
+    }
 }
 
 /// Runs `ioreel validate`.

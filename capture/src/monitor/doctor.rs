@@ -55,6 +55,7 @@ pub fn examine() -> Vec<Check> {
     let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), functions(), symbols()];
     checks.extend(file_systems());
     checks.push(replay());
+    checks.push(landlock());
     checks
 }
 
@@ -244,6 +245,24 @@ fn file_systems() -> Vec<Check> {
 /// Whether the module of a file system can be loaded; does not load it.
 fn loads(fs: &str) -> bool {
     Command::new("modprobe").args(["-n", "-q", fs]).status().is_ok_and(|s| s.success())
+}
+
+/// What confines commands that only read reels and traces.
+fn landlock() -> Check {
+    const VERSION: u32 = 1;
+    let what = "confining readers (Landlock)";
+    // SAFETY: with this flag, the kernel only returns the version of its rules.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
+    match version {
+        4.. => Check::ok(what, format!("version {version}: files, programs and network")),
+        1.. => Check::ok(what, format!("version {version}: files and programs")),
+        _ => Check::not(
+            what,
+            Verdict::Limited,
+            "not in this kernel: info, stats, plot, report and the like are not confined",
+            "boot a kernel since Linux 5.13 with landlock in the list lsm=…",
+        ),
+    }
 }
 
 fn replay() -> Check {
