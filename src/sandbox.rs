@@ -103,6 +103,6 @@ mod tests {
         })
         .join()
         .unwrap();
-        folders.map(|f| fs::remove_dir_all(f).unwrap());
+        folders.iter().for_each(|f| fs::remove_dir_all(f).unwrap());
     }
 }

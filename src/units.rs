@@ -25,12 +25,12 @@ pub(crate) fn duration(ns: i64) -> String {
 
 /// Parses seconds, with fractions, to ns.
 pub(crate) fn seconds(text: &str) -> Result<i64, String> {
-    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| format!("expected a number of seconds"))?;
+    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| "expected a number of seconds".to_owned())?;
     let ns = s * 1e9;
     if s.is_finite() && (0.0..9e18).contains(&ns) {
         Ok(ns.round() as i64)
     } else {
-        Err(format!("expected 0 to 9000000000 seconds"))
+        Err("expected 0 to 9000000000 seconds".to_owned())
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn add_to(list: &mut Tests) {
     {
         let onto = if from == to { String::new() } else { format!("_on_{}", to.name()) };
         list.add(format!("layout::pieces_and_holes::{}{onto}", from.name()), move || {
-            layout::pieces_and_holes(from, to)
+            layout::pieces_and_holes(from, to);
         });
     }
     let chosen = std::env::var("IOREEL_CORPUS").unwrap_or_default();
