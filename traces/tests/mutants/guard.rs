@@ -91,6 +91,7 @@ pub(crate) fn run(command: &mut Command, said: &Path) -> Result<(), String> {
         })
     };
     let started = Instant::now();
+    #[expect(clippy::zombie_processes, reason = "it is reaped by number, with its resource usage")]
     let child = command.spawn().unwrap();
     let pid = child.id() as i32;
     let ended = wait(pid, started);

@@ -256,7 +256,7 @@ fn a_device_can_be_chosen() {
         draw("chosen", std::slice::from_ref(&r), &choose(name));
     }
     let error = plot(&[r], &choose("sdz")).unwrap_err().to_string();
-    assert_eq!(error, "two: no requests of device sdz; it has: loop0 (7:0), 8:0");
+    assert_eq!(error, "two: no requests of device 'sdz'; devices with requests: loop0 (7:0), 8:0");
 }
 
 #[test]
