@@ -162,6 +162,13 @@ fn bad_input_gets_one_clear_line() {
     assert!(!target.join("w").exists(), "nothing is prepared before the result has a place");
 }
 
+/// Lets everybody read a reel.
+fn for_all(reel: &Path) -> PathBuf {
+    let status = Command::new("chmod").args(["-R", "a+rX"]).arg(reel).status().unwrap();
+    assert!(status.success());
+    reel.to_owned()
+}
+
 /// The program as nobody, on a target of its own.
 fn as_nobody(dir: &Path, reel: &Path, target: &Path) -> Output {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
@@ -193,7 +200,7 @@ fn without_root_a_hostile_reel_touches_nothing_outside() {
         .into_iter()
         .flat_map(|path| ["truncate", "unlink", "chmod", "mount", "umount2", "chroot", "mknod"].map(|op| (op, path)))
         .collect();
-    let out = as_nobody(dir.path(), &reel_with(dir.path(), false, &attacks), &target);
+    let out = as_nobody(dir.path(), &for_all(&reel_with(dir.path(), false, &attacks)), &target);
     assert_eq!(fs::read_to_string(&bait).unwrap(), "untouched", "{}", text(&out.stderr));
     assert_eq!(fs::metadata(&bait).unwrap().permissions().mode() & 0o777, 0o666);
 }
@@ -201,7 +208,7 @@ fn without_root_a_hostile_reel_touches_nothing_outside() {
 #[test]
 fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
     let (dir, target) = places();
-    let out = as_nobody(dir.path(), &reel(dir.path(), false), &target);
+    let out = as_nobody(dir.path(), &for_all(&reel(dir.path(), false)), &target);
     if out.status.success() {
         assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
     } else {

@@ -138,7 +138,7 @@ impl Folder {
     }
 
     /// Creates the file `name` in it, in the place of one that an interrupted write has left. It belongs to the folder's
-    /// owner: who repairs a reel of somebody else's as root leaves it theirs.
+    /// owner, if that is not root: who repairs a reel of somebody else's as root leaves it theirs.
     pub fn replace_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         match self.remove_file(name.as_ref()) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -146,7 +146,9 @@ impl Folder {
         }
         let file = self.create_file(name)?;
         let folder = fstat(&self.fd)?;
-        if rustix::process::geteuid().is_root() && file.metadata()?.uid() != folder.st_uid {
+        // A folder of root's, such as /tmp, says nothing about whose the file is.
+        let is_of_user = folder.st_uid != 0 && file.metadata()?.uid() != folder.st_uid;
+        if is_of_user && rustix::process::geteuid().is_root() {
             give(file.as_fd(), folder.st_uid, folder.st_gid)?;
         }
         Ok(file)
