@@ -119,7 +119,7 @@ impl<'a> Issuer<'a> {
                 self.half_copy(r, slot_fd == BAD_FD, a.fd, a.fd2)
             }
             c if c.copies() => copies::copy(r, a.fd, a.fd2, a.len, a.offset),
-            c if c.clones() => copies::clone(r, a.fd, a.fd2, a.offset),
+            c if c.clones() => copies::clone(r, a.fd, a.fd2, a.offset, |bytes| space.grant(r, bytes).is_some()),
             c if c.sets_attribute() => attributes::set(a, chunk.paths.bytes(r.value)),
             c if c.sets_user() => become_again(r, if r.value == NONE { &[] } else { chunk.paths.bytes(r.value) }),
             Call::Mmap => self.cells.map_again(r, a.fd, a.offset, new),

@@ -193,7 +193,7 @@ impl<'a> Rings<'a> {
         let (fd, fd2) = (self.cells.fd(fd), self.cells.fd(fd2));
         // A request that is issued as a call asks for space then.
         let is_refused = matches!(means, Means::Refused);
-        let taken = if is_refused { None } else { self.space.grant(r, most_bytes(r, || 0, || 0)) };
+        let taken = if is_refused { None } else { self.space.grant(r, most_bytes(r, || 0, || None)) };
         let keep = match means {
             Means::Refused => Some(Keep::Nothing),
             _ if taken.is_none() => Some(Keep::Nothing),

@@ -219,14 +219,18 @@ fn unwritten_bytes() -> i64 {
 }
 
 /// Bytes of disk that an operation can take at most. `mapped_bytes`: length of the mapping that it is about.
-/// `source_bytes`: length of the file that it clones.
-pub(crate) fn most_bytes(r: &Rec, mapped_bytes: impl Fn() -> i64, source_bytes: impl Fn() -> i64) -> i64 {
+/// `source_bytes`: length of the file that it copies from; `None` if that is not open, as for a copy out of a pipe.
+pub(crate) fn most_bytes(r: &Rec, mapped_bytes: impl Fn() -> i64, source_bytes: impl Fn() -> Option<i64>) -> i64 {
     const FREES: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_COLLAPSE_RANGE;
     let len = r.len_bytes.clamp(0, MAX_CALL_BYTES as i64);
     let data = match r.call {
         c if c.writes() => len,
-        c if c.copies() => len.max(r.ret),
-        c if c.clones() || c.dedupes() => source_bytes(),
+        // A program that copies a whole file often asks for 2 GiB.
+        c if c.copies() => {
+            source_bytes().map_or(r.ret.clamp(0, MAX_CALL_BYTES as i64), |size| len.max(r.ret).min(size))
+        }
+        // Shares the data; otherwise, `copies::clone` asks for more.
+        c if c.clones() || c.dedupes() => 0,
         Call::Fallocate if r.mode & FREES != 0 => return 0,
         Call::Fallocate => r.len_bytes.max(0),
         Call::Dirty => r.len_bytes.clamp(0, mapped_bytes().max(0)),

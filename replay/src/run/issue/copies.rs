@@ -2,7 +2,10 @@
 
 use std::{mem::MaybeUninit, ptr};
 
-use super::syscall::{call, ioctl};
+use super::{
+    stamp::without_call,
+    syscall::{call, ioctl},
+};
 use crate::{
     Call,
     contents::buffers::MAX_CALL_BYTES,
@@ -12,20 +15,22 @@ use crate::{
 /// The ioctl request.
 pub(super) const FICLONERANGE: i64 = 0x4020_940d;
 
-/// Length of a file. 0 if it is not known.
-pub(super) fn length_bytes(fd: i64) -> i64 {
+/// Length of an open file. `None` if the descriptor is not open.
+pub(super) fn length_bytes(fd: i64) -> Option<i64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel fills the structure if it returns 0.
     match unsafe { libc::fstat(fd as i32, stat.as_mut_ptr()) } {
         // SAFETY: filled.
-        0 => unsafe { stat.assume_init() }.st_size,
-        _ => 0,
+        0 => Some(unsafe { stat.assume_init() }.st_size),
+        _ => None,
     }
 }
 
 /// Replays FICLONE and FICLONERANGE. If the target cannot share data, the data is copied, because later operations need
 /// it.
-pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
+///
+/// `may_take` asks for the disk space of a copy.
+pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64, may_take: impl Fn(i64) -> bool) -> i64 {
     const FICLONE: i64 = 0x4004_9409;
     let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
     // `struct file_clone_range`
@@ -39,7 +44,13 @@ pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64) -> i64 {
         return ret;
     }
     let (mut from, mut to) = (offset, to);
-    let mut left = if r.len_bytes == 0 { i64::MAX } else { r.len_bytes };
+    let mut left = length_bytes(fd).unwrap_or(0).saturating_sub(offset).max(0);
+    if r.len_bytes > 0 {
+        left = left.min(r.len_bytes);
+    }
+    if !may_take(left) {
+        return without_call(-i64::from(libc::ENOSPC));
+    }
     while left > 0 {
         let piece = left.min(MAX_CALL_BYTES as i64);
         let (a, b) = (ptr::from_mut(&mut from) as i64, ptr::from_mut(&mut to) as i64);
