@@ -164,7 +164,7 @@ fn print_origin(reel: &Reel) {
             "Replay",
             &format!("of {} on {} ({}), pace {}, order {}", r.original, r.target, r.fstype, r.pace, r.order),
         );
-        let skipped: i64 = r.skipped.values().sum();
+        let skipped = r.skipped.values().copied().fold(0, i64::saturating_add);
         fact("", &format!("{} done, {} results differ, {skipped} not replayed", r.done, r.differing));
     }
     let h = &m.host;
@@ -227,8 +227,8 @@ fn print_totals(m: &Manifest, s: &Summary, names: Option<&NameFacts>) {
     } else if m.kind == Kind::Recording && m.state == State::Truncated && t.totals.calls > 0 {
         fact("Names", "none: the recorder stopped before writing them; `ioreel validate --repair` derives what it can");
     }
-    let rows: i64 = s.tables.iter().map(|t| t.rows).sum();
-    let size: i64 = s.tables.iter().map(|t| t.bytes).sum();
+    let rows = s.tables.iter().map(|t| t.rows).fold(0, i64::saturating_add);
+    let size = s.tables.iter().map(|t| t.bytes).fold(0, i64::saturating_add);
     let per_event = s.bytes_per_event().map_or(String::new(), |b| format!(", {b:.1} bytes per event"));
     fact("On disk", &format!("{} in {} rows{per_event}", bytes(size), count(rows.max(0) as u64)));
 }
@@ -489,7 +489,7 @@ fn print_ledger(s: &Summary) {
     for (class, l) in &s.ledger {
         t.row([class.clone(), count(l.seen.max(0) as u64), n(l.written), n(l.lost), n(l.filtered)]);
     }
-    let lost: i64 = s.ledger.values().map(|l| l.lost).sum();
+    let lost = s.ledger.values().map(|l| l.lost).fold(0, i64::saturating_add);
     t.print(if lost > 0 { "Events: SOME WERE LOST" } else { "Events: none lost" });
     if !s.losses.is_empty() {
         let mut t = Columns::new(&[">CPU", ">from", ">to", ">events lost"]);

@@ -8,7 +8,10 @@ use ioreel_traces::{
     table::{Cell, Column, Row as _, column},
 };
 
-use crate::{Result, bad_column, events::requests::Class};
+use crate::{
+    Result, bad_column,
+    events::requests::{Class, MOST_DEVICES, MOST_REQUEST_BYTES},
+};
 
 /// One bio; fields as in [`Row`].
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +75,7 @@ const COLUMNS: [&str; 14] = [
     "cause",
 ];
 
-/// The devices that bios were queued to.
+/// The devices that bios were queued to, at most [`MOST_DEVICES`].
 ///
 /// # Errors
 /// When the reel cannot be read.
@@ -84,7 +87,7 @@ pub fn devices_of_bios(reel: &Reel) -> Result<BTreeSet<i64>> {
         let dev = column::<i64>(&batch, "dev").map_err(bad_column(Row::TABLE))?;
         for i in 0..batch.num_rows() {
             let dev = <i64 as Cell>::get(&dev, i);
-            if last.replace(dev) != Some(dev) {
+            if last.replace(dev) != Some(dev) && devices.len() < MOST_DEVICES {
                 devices.insert(dev);
             }
         }
@@ -126,7 +129,7 @@ pub fn each_bio(reel: &Reel, mut each: impl FnMut(&Bio<'_>)) -> Result<()> {
                 complete_ns: option(&complete_ns, i),
                 dev: get(&dev, i),
                 sector: get(&sector, i),
-                len_bytes: get(&len, i),
+                len_bytes: get(&len, i).min(MOST_REQUEST_BYTES),
                 class: op.key(i).and_then(|k| classes.get(k).copied().flatten()).unwrap_or(Class::Other),
                 task_id: option(&task_id, i),
                 comm: comm.key(i).and_then(|k| comms.get(k)?.as_ref()).unwrap_or(&none),

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+/// Maximum number of waiting events: as many as a segment has. Only in a damaged reel do more arrive out of order.
+const MOST_WAITING: usize = 256 * 1024;
+
 /// Sorts events. Memory: the events near the borders of segments.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
@@ -46,8 +49,9 @@ impl<T> InOrder<T> {
         if let Some(next) = self.next.take() {
             return Some(next);
         }
+        let crowded = self.waiting.len() > MOST_WAITING;
         let first = self.waiting.first_entry()?;
-        if first.key().0 > self.until_ns {
+        if first.key().0 > self.until_ns && !crowded {
             return None;
         }
         let ((t_ns, _), event) = first.remove_entry();

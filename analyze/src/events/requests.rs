@@ -1,10 +1,13 @@
 //! Streams the requests of a reel in dispatch order.
 
-use std::{collections::VecDeque, vec};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    vec,
+};
 
 use arrow_array::RecordBatch;
 use ioreel_traces::{
-    Reel, Text,
+    Reel, ReelError, Text,
     reader::Batches,
     rows::{Bio, Block},
     table::{Cell, Column, Row, column},
@@ -12,6 +15,21 @@ use ioreel_traces::{
 use serde::Serialize;
 
 use crate::{Result, bad_column};
+
+/// Maximum length of a request or bio: the kernel counts its bytes in 32 bits. A longer one is damage and counts as this
+/// long.
+pub const MOST_REQUEST_BYTES: i64 = u32::MAX as i64;
+
+/// Maximum number of devices. No machine has more, but a damaged or hostile reel may name one per request.
+pub const MOST_DEVICES: usize = 4096;
+
+/// The entry of `dev` in `all`. `None` if there are too many devices.
+pub fn of_device<T>(all: &mut BTreeMap<i64, T>, dev: i64, new: impl FnOnce() -> T) -> Option<&mut T> {
+    if all.len() >= MOST_DEVICES && !all.contains_key(&dev) {
+        return None;
+    }
+    Some(all.entry(dev).or_insert_with(new))
+}
 
 /// Bytes per sector, independent of the device's block size.
 pub const SECTOR_BYTES: i64 = 512;
@@ -269,7 +287,7 @@ fn decode(batch: &RecordBatch, bios: bool) -> Result<Vec<Request>, String> {
             complete_ns: maybe(&complete_ns, i),
             dev: number(&dev, i),
             sector: number(&sector, i),
-            len_bytes: number(&len_bytes, i),
+            len_bytes: number(&len_bytes, i).min(MOST_REQUEST_BYTES),
             class: keys.key(i).and_then(|k| classes.get(k).copied().flatten()).unwrap_or(Class::Other),
             error: error.as_ref().and_then(|c| <Option<i32> as Cell>::get(c, i)).unwrap_or(0),
         })
@@ -278,6 +296,8 @@ fn decode(batch: &RecordBatch, bios: bool) -> Result<Vec<Request>, String> {
 
 /// Rows merged at a time in overlapping segments.
 const MERGED: usize = 4096;
+/// Maximum number of segments read at once because they overlap in time. Requests are short, so two or three overlap.
+const MOST_OPEN: usize = 256;
 
 impl Requests {
     /// The next available requests in order. `None` at the end.
@@ -305,6 +325,9 @@ impl Requests {
                 let due = first.map_or(i64::MAX, |i| self.open[i].head_ns());
                 match self.waiting.front() {
                     Some((from_ns, segment)) if *from_ns <= due => {
+                        if self.open.len() >= MOST_OPEN {
+                            return Err(too_many_overlap(self.source.table()));
+                        }
                         let batches = self.source.batches(&self.reel, *segment);
                         self.waiting.pop_front();
                         self.open.extend(Cursor::open(self.source, batches)?);
@@ -337,6 +360,12 @@ impl Requests {
         }
         Ok((!merged.is_empty()).then_some(merged))
     }
+}
+
+fn too_many_overlap(table: &'static str) -> ReelError {
+    bad_column(table)(format!(
+        "more than {MOST_OPEN} segments of this table overlap at one time; no recorder writes that"
+    ))
 }
 
 impl Iterator for Requests {

@@ -18,6 +18,9 @@ use crate::{
 /// Maximum number of records, some 200 MB. In longer traces these stages are not computed; see [`too_many`].
 pub const MOST_ACTIONS: i64 = 8_000_000;
 
+/// Maximum number of places examined in a request, and of records at a place. A request of 4 MiB has 8192 sectors.
+const MOST_LOOKED_AT: usize = 8192;
+
 /// The number of records of an imported block trace, if it is more than `most` and [`Moments`] is therefore empty.
 pub fn too_many(reel: &Reel, most: i64) -> Option<i64> {
     Some(reel.count::<Action>()).filter(|n| *n > most)
@@ -85,12 +88,20 @@ impl Moments {
         let mut first: [Option<i64>; 2] = [None, None];
         if r.end_sector() > r.sector {
             let write = r.class != Class::Read;
-            for moments in self.0.range((r.dev, r.sector)..(r.dev, r.end_sector())).map(|(_, m)| m) {
+            let places = self.0.range((r.dev, r.sector)..(r.dev, r.end_sector()));
+            for moments in places.map(|(_, m)| m).take(MOST_LOOKED_AT) {
                 let from = moments.partition_point(|(t, ..)| *t < queue_ns);
-                let during = moments[from..].iter().take_while(|(t, ..)| *t <= r.issue_ns);
+                let during = moments[from..].iter().take(MOST_LOOKED_AT).take_while(|(t, ..)| *t <= r.issue_ns);
+                let mut here: [Option<i64>; 2] = [None, None];
                 for (t, _, made) in during.filter(|(_, w, _)| *w == write) {
-                    let first = &mut first[usize::from(!made)];
-                    *first = Some(first.map_or(*t, |f| f.min(*t)));
+                    here[usize::from(!made)].get_or_insert(*t);
+                    // The records of a place are sorted by time.
+                    if here.iter().all(Option::is_some) {
+                        break;
+                    }
+                }
+                for (first, here) in first.iter_mut().zip(here) {
+                    *first = first.iter().copied().chain(here).min();
                 }
             }
         }

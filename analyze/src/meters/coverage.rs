@@ -1,6 +1,6 @@
 //! The used part of an address space, as a bounded set of buckets with exact ends.
 
-use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
 
 /// Maximum number of buckets. Beyond it, buckets double in size. 16 Ki buckets resolve gaps of a few pixels in any
 /// picture.
@@ -15,7 +15,10 @@ const MOST_SECTORS: i64 = 1 << 55;
 #[derive(Clone, Debug)]
 pub struct Coverage {
     shift: u32,
-    buckets: FxHashSet<i64>,
+    /// Used buckets as ranges, first to last, that do not touch. A long range costs no more than a short one.
+    buckets: BTreeMap<i64, i64>,
+    /// Number of buckets in all ranges.
+    count: i64,
     /// Range of the buckets added last, so that sequential streams need no search.
     recent: Option<(i64, i64)>,
     ends: Option<(i64, i64)>,
@@ -23,7 +26,7 @@ pub struct Coverage {
 
 impl Default for Coverage {
     fn default() -> Self {
-        Self { shift: LEAST_SHIFT, buckets: FxHashSet::default(), recent: None, ends: None }
+        Self { shift: LEAST_SHIFT, buckets: BTreeMap::new(), count: 0, recent: None, ends: None }
     }
 }
 
@@ -42,11 +45,24 @@ impl Coverage {
         if self.recent.is_some_and(|(a, b)| a <= first && last <= b) {
             return;
         }
-        self.buckets.extend(first..=last);
+        self.insert(first, last);
         self.recent = Some((first, last));
-        while self.buckets.len() > MAX_BUCKETS {
+        while self.count > MAX_BUCKETS as i64 {
             self.grow();
         }
+    }
+
+    /// Adds buckets. Joins them with the ranges that they overlap or touch.
+    fn insert(&mut self, mut first: i64, mut last: i64) {
+        while let Some((from, to)) = self.buckets.range(..=last + 1).next_back().map(|(from, to)| (*from, *to))
+            && to >= first - 1
+        {
+            self.buckets.remove(&from);
+            self.count -= to - from + 1;
+            (first, last) = (first.min(from), last.max(to));
+        }
+        self.buckets.insert(first, last);
+        self.count += last - first + 1;
     }
 
     /// Adds another coverage.
@@ -58,7 +74,10 @@ impl Coverage {
 
     fn grow(&mut self) {
         self.shift += 1;
-        self.buckets = std::mem::take(&mut self.buckets).into_iter().map(|b| b >> 1).collect();
+        self.count = 0;
+        for (first, last) in std::mem::take(&mut self.buckets) {
+            self.insert(first >> 1, last >> 1);
+        }
         self.recent = None;
     }
 
@@ -66,10 +85,8 @@ impl Coverage {
     pub fn ranges(&self) -> Vec<(i64, i64)> {
         let Some((least, most)) = self.ends else { return Vec::new() };
         let mut out: Vec<(i64, i64)> = Vec::new();
-        let mut buckets: Vec<i64> = self.buckets.iter().copied().collect();
-        buckets.sort_unstable();
-        for b in buckets {
-            let (start, end) = ((b << self.shift).max(least), ((b + 1) << self.shift).min(most));
+        for (first, last) in &self.buckets {
+            let (start, end) = ((first << self.shift).max(least), ((last + 1) << self.shift).min(most));
             match out.last_mut() {
                 Some((_, last)) if *last == start => *last = end,
                 _ => out.push((start, end)),
@@ -97,7 +114,7 @@ mod tests {
         let mut c = Coverage::default();
         (0..100_000i64).for_each(|i| c.add(i * 1_000_003, i * 1_000_003 + 8));
         c.add(0, 1 << 50);
-        assert!(c.buckets.len() <= MAX_BUCKETS + 1);
+        assert!(c.count <= MAX_BUCKETS as i64);
         assert_eq!(c.ranges(), [(0, 1 << 50)]);
     }
 }

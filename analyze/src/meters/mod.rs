@@ -4,7 +4,8 @@
 //! this crate. Meters are independent of reels and rows.
 //!
 //! * [`bins`] and [`peaks`] count over time, [`coverage`] measures the used part of an address range;
-//! * [`depth`] is the queue depth, [`latency`] keeps percentiles, [`seeks`] counts seeks.
+//! * [`depth`] is the queue depth, [`latency`] keeps percentiles, [`seeks`] counts seeks;
+//! * [`visits`] bounds the work that the lengths in rows cause.
 
 pub mod bins;
 pub mod coverage;
@@ -12,3 +13,4 @@ pub mod depth;
 pub mod latency;
 pub mod peaks;
 pub mod seeks;
+pub mod visits;

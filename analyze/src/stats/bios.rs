@@ -11,10 +11,14 @@ use ioreel_traces::{
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::{block::Queued, extents::ExtentMeter, of_device, readahead::Readahead};
+use super::{block::Queued, extents::ExtentMeter, readahead::Readahead};
 use crate::{
     Result, bad_column,
-    events::{order::settled_ns, requests::Class, scope::Scope},
+    events::{
+        order::settled_ns,
+        requests::{Class, MOST_REQUEST_BYTES, of_device},
+        scope::Scope,
+    },
 };
 
 /// Bytes and bios of one class (`data`, `journal`, …).
@@ -134,7 +138,7 @@ impl<'a> Bios<'a> {
             complete_ns: maybe(&self.complete_ns, i),
             dev: number(&self.dev, i),
             sector: number(&self.sector, i),
-            len_bytes: number(&self.len_bytes, i),
+            len_bytes: number(&self.len_bytes, i).min(MOST_REQUEST_BYTES),
             op: self.op.key(i).and_then(|k| self.ops.get(k).copied()).unwrap_or(Class::Other),
             flags: <i32 as Cell>::get(&self.flags, i),
             task_id: maybe(&self.task_id, i),

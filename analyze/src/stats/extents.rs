@@ -24,6 +24,8 @@ pub(super) struct ExtentMeter {
     files: FxHashMap<i64, BTreeMap<i64, Extent>>,
     extents: usize,
     most: Option<usize>,
+    /// Set when [`Self::make_room`] has failed. To try it again for each extent would cost much time.
+    full: bool,
     dropped: u64,
 }
 
@@ -72,10 +74,12 @@ pub struct LayoutStats {
 impl ExtentMeter {
     /// Adds `len_bytes` of a file at `offset`, located at `sector`.
     pub(super) fn push(&mut self, file: i64, offset: i64, dev: i64, sector: i64, len_bytes: i64) {
-        if offset < 0 || sector < 0 || len_bytes <= 0 || offset.checked_add(len_bytes).is_none() {
+        let ends = (offset.checked_add(len_bytes), sector.checked_add(len_bytes / 512));
+        if offset < 0 || sector < 0 || len_bytes <= 0 || ends.0.is_none() || ends.1.is_none() {
             return;
         }
-        if self.extents >= self.most.unwrap_or(MOST_EXTENTS) && !self.make_room() {
+        if self.extents >= self.most.unwrap_or(MOST_EXTENTS) && (self.full || !self.make_room()) {
+            self.full = true;
             self.dropped += 1;
             return;
         }
@@ -147,7 +151,7 @@ impl ExtentMeter {
         let mut all: Vec<(FileLayout, i64, i64)> = self.files.iter().map(|(file, map)| layout(*file, map)).collect();
         all.sort_by_key(|(f, ..)| (std::cmp::Reverse(f.extents), f.file));
         let sum = all.iter().fold((0u64, 0i64, 0i64, 0i64), |s, (f, good, pairs)| {
-            (s.0 + f.extents, s.1.saturating_add(f.bytes), s.2 + good, s.3 + pairs)
+            (s.0 + f.extents, s.1.saturating_add(f.bytes), s.2.saturating_add(*good), s.3.saturating_add(*pairs))
         });
         let worst: Vec<FileLayout> = all.iter().take(TOP_FILES).map(|(f, ..)| f.clone()).collect();
         let mut interleaved = Vec::new();
@@ -202,9 +206,9 @@ fn layout(file: i64, map: &BTreeMap<i64, Extent>) -> (FileLayout, i64, i64) {
     let mut end = None;
     for (at, e) in map {
         bytes = bytes.saturating_add(e.len_bytes);
-        let within = (e.len_bytes + PAGE - 1) / PAGE - 1;
-        good += within;
-        pairs += within + i64::from(end == Some(*at));
+        let within = (e.len_bytes - 1) / PAGE;
+        good = i64::saturating_add(good, within);
+        pairs = i64::saturating_add(pairs, within + i64::from(end == Some(*at)));
         end = Some(at + e.len_bytes);
     }
     let dls = if pairs == 0 { 1.0 } else { good as f64 / pairs as f64 };

@@ -48,13 +48,17 @@ use self::{
     operations::OperationPass,
     regions::RegionMeter,
 };
+pub use crate::events::requests::MOST_DEVICES;
 use crate::{
     Result,
     events::{
-        requests::{Class, Request, bios_as_requests, bios_as_requests_with_ids, requests, requests_with_ids},
+        requests::{
+            Class, Request, bios_as_requests, bios_as_requests_with_ids, of_device, requests, requests_with_ids,
+        },
         scope::Scope,
         stages::{MOST_ACTIONS, Moments, too_many},
     },
+    meters::visits::Visits,
 };
 
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
@@ -79,17 +83,6 @@ pub struct Stats {
     pub stages_not_told: Option<i64>,
     /// Number of requests of devices beyond the first [`MOST_DEVICES`], which are not in `devices`.
     pub requests_not_told: u64,
-}
-
-/// Maximum number of devices. No machine has more, but a damaged or hostile reel may name one per request.
-pub const MOST_DEVICES: usize = 4096;
-
-/// The entry of `dev` in `all`. `None` if there are too many devices.
-fn of_device<T>(all: &mut BTreeMap<i64, T>, dev: i64, new: impl FnOnce() -> T) -> Option<&mut T> {
-    if all.len() >= MOST_DEVICES && !all.contains_key(&dev) {
-        return None;
-    }
-    Some(all.entry(dev).or_insert_with(new))
 }
 
 /// Requests passed between threads at a time.
@@ -252,7 +245,7 @@ fn device_stats(
     };
     let mut devices: Vec<DeviceStats> = meters.devices.into_iter().map(of).collect();
     devices.sort_by_key(|d| {
-        let data: u64 = d.bytes.iter().filter(|(c, _)| c.is_data()).map(|(_, n)| *n).sum();
+        let data = d.bytes.iter().filter(|(c, _)| c.is_data()).map(|(_, n)| *n).fold(0, u64::saturating_add);
         (std::cmp::Reverse(data), d.dev)
     });
     devices
@@ -287,20 +280,34 @@ impl Meters<'_> {
 }
 
 /// History of each block, and queue times of the requests, per device.
-#[derive(Debug, Default)]
-struct Places(BTreeMap<i64, (RegionMeter, QueueOrder)>);
+#[derive(Debug)]
+struct Places {
+    devices: BTreeMap<i64, (RegionMeter, QueueOrder)>,
+    /// Limit for all devices together.
+    visits: Visits,
+}
+
+/// Maximum number of blocks, reads and writes, that are followed one by one: 8 TiB.
+const MOST_VISITS: u64 = 1 << 31;
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { devices: BTreeMap::new(), visits: Visits::of(MOST_VISITS) }
+    }
+}
 
 impl Places {
     fn push(&mut self, r: &Request) {
-        let Some((meter, queue)) = of_device(&mut self.0, r.dev, Default::default) else { return };
+        let Some((meter, queue)) = of_device(&mut self.devices, r.dev, Default::default) else { return };
         queue.push(r);
         if r.class.is_data() {
-            meter.push(r.class == Class::Write, r.issue_ns, r.sector, r.end_sector());
+            let end = self.visits.clip(r.sector, r.end_sector());
+            meter.push(r.class == Class::Write, r.issue_ns, r.sector, end);
         }
     }
 
     fn of(&mut self, dev: i64) -> (RegionStats, QueueOrder) {
-        let (meter, queue) = self.0.remove(&dev).unwrap_or_default();
+        let (meter, queue) = self.devices.remove(&dev).unwrap_or_default();
         (meter.stats(), queue)
     }
 }

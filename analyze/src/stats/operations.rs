@@ -232,18 +232,25 @@ impl OperationPass {
         self.follow();
     }
 
+    fn add_dirty(&mut self, file: i64, bytes: u64) {
+        let dirty = self.dirty.entry(file).or_default();
+        *dirty = dirty.saturating_add(bytes);
+    }
+
     /// Handles changes of files that are now in order.
     fn follow(&mut self) {
         while let Some((_, change)) = self.changes.pop() {
             match change {
                 Change::Written { file, bytes, by, call_ns } => {
-                    *self.dirty.entry(file).or_default() += bytes;
+                    self.add_dirty(file, bytes);
                     if let Some(call_ns) = call_ns {
                         self.writers.entry(file).or_default().wrote(by, call_ns);
                     }
                 }
-                Change::Copied { file, bytes } => *self.dirty.entry(file).or_default() += bytes,
-                Change::Synced { file } => self.dirty_sum += self.dirty.remove(&file).unwrap_or(0),
+                Change::Copied { file, bytes } => self.add_dirty(file, bytes),
+                Change::Synced { file } => {
+                    self.dirty_sum = self.dirty_sum.saturating_add(self.dirty.remove(&file).unwrap_or(0));
+                }
             }
         }
     }

@@ -8,17 +8,20 @@ use std::collections::{BTreeMap, HashSet};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::meters::visits::Visits;
+
 const PAGE: i64 = 4096;
 /// Maximum number of pages. Further ones are ignored and counted.
 const MOST_PAGES: usize = 1 << 22;
 
 /// Collects pages read ahead, then reads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Readahead {
     /// By file and page: time of readahead, or `USED` once requested.
     files: FxHashMap<i64, BTreeMap<i64, i64>>,
     pages: usize,
     left_out: u64,
+    visits: Visits,
 }
 
 const USED: i64 = i64::MIN;
@@ -36,17 +39,30 @@ pub struct ReadaheadStats {
     pub left_out: u64,
 }
 
+/// Maximum number of pages examined one by one, read ahead or requested.
+const MOST_VISITS: u64 = 1 << 28;
+
+impl Default for Readahead {
+    fn default() -> Self {
+        Self { files: FxHashMap::default(), pages: 0, left_out: 0, visits: Visits::of(MOST_VISITS) }
+    }
+}
+
 impl Readahead {
     pub(super) fn files(&self) -> HashSet<i64> {
         self.files.keys().copied().collect()
     }
 
     pub(super) fn read_ahead(&mut self, file: i64, offset: i64, len_bytes: i64, t_ns: i64) {
-        let pages = offset.div_euclid(PAGE)..=offset.saturating_add(len_bytes - 1).div_euclid(PAGE);
+        let first = offset.div_euclid(PAGE);
+        let last = offset.saturating_add(len_bytes.saturating_sub(1)).div_euclid(PAGE);
+        let count = last.saturating_sub(first).saturating_add(1).max(0).unsigned_abs();
+        let visited = self.visits.take(count);
+        self.left_out = self.left_out.saturating_add(count - visited);
         let map = self.files.entry(file).or_default();
-        for page in pages {
+        for page in (first..).take(visited as usize) {
             if self.pages >= MOST_PAGES {
-                self.left_out += 1;
+                self.left_out = self.left_out.saturating_add(1);
                 continue;
             }
             let known = map.len();
@@ -63,6 +79,9 @@ impl Readahead {
         {
             let last = offset.saturating_add(bytes - 1).div_euclid(PAGE);
             for (_, t_ns) in map.range_mut(offset.div_euclid(PAGE)..=last) {
+                if self.visits.take(1) == 0 {
+                    return;
+                }
                 if *t_ns <= end_ns {
                     *t_ns = USED;
                 }

@@ -2,18 +2,20 @@
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
 };
 
 use ioreel_traces::{
     Reel, Text,
     rows::{Exec, File, Task},
+    table::{Cell, Row, column},
 };
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::leaders::Leaders;
 use crate::{
-    Result,
+    Result, bad_column,
     events::calls::{Call, Kind},
 };
 
@@ -66,11 +68,16 @@ impl Totals {
     }
 }
 
-/// Collects calls by file and by thread. Memory: one entry per used file and thread.
+/// Maximum number of files, and of threads, whose calls are summed: 200 MB of each.
+pub const MOST_ACTORS: usize = 3_500_000;
+
+/// Collects calls by file and by thread. Memory: one entry per used file and thread, at most [`MOST_ACTORS`] of each.
 #[derive(Clone, Debug, Default)]
 pub struct ActorMeter {
     files: FxHashMap<i64, Totals>,
     tasks: FxHashMap<i64, Totals>,
+    /// Number of calls of further files and threads.
+    left_out: u64,
 }
 
 /// Totals of a file: all calls on it, by descriptor or by opening it.
@@ -155,15 +162,29 @@ impl ActorMeter {
     pub fn push(&mut self, call: &Call<'_>) {
         let reads = matches!(call.kind, Kind::Read | Kind::Copy);
         let writes = matches!(call.kind, Kind::Write | Kind::Copy);
-        self.tasks.entry(call.task_id).or_default().add_call(call, reads, writes);
+        let mut left_out = false;
+        let mut add = |all: &mut FxHashMap<i64, Totals>, id: i64, reads: bool, writes: bool| {
+            if all.len() < MOST_ACTORS || all.contains_key(&id) {
+                all.entry(id).or_default().add_call(call, reads, writes);
+            } else {
+                left_out = true;
+            }
+        };
+        add(&mut self.tasks, call.task_id, reads, writes);
         // A copy reads its source and writes its destination; its time counts for both.
         let copies = call.kind == Kind::Copy;
         if let Some(file) = call.file {
-            self.files.entry(file).or_default().add_call(call, reads, writes && !copies);
+            add(&mut self.files, file, reads, writes && !copies);
         }
         if let Some(file2) = call.file2.filter(|f| Some(*f) != call.file) {
-            self.files.entry(file2).or_default().add_call(call, false, copies);
+            add(&mut self.files, file2, false, copies);
         }
+        self.left_out += u64::from(left_out);
+    }
+
+    /// Number of calls on files, or of threads, beyond the first [`MOST_ACTORS`].
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// The `top` files by bytes and by time, and all mounts.
@@ -205,58 +226,77 @@ impl ActorMeter {
         Ok(FileTotals { by_bytes, by_time, mounts: mount_summaries(reel, &mounts), count: self.files.len() as u64 })
     }
 
-    /// The `top` processes by time in calls, and the total number of processes.
+    /// The `top` processes by time in calls, and the total number of processes. Memory: one entry per thread with a
+    /// call, and one per thread that does not lead its process.
     pub fn processes(&self, reel: &Reel, top: usize) -> Result<(Vec<ProcessSummary>, u64)> {
-        let tasks: HashMap<i64, Task> =
-            reel.rows::<Task>().map(|t| t.map(|t| (t.task_id, t))).collect::<Result<_, _>>()?;
+        let leaders = Leaders::of(reel)?;
+        let mut totals: FxHashMap<i64, Totals> = FxHashMap::default();
+        for (task, of_task) in &self.tasks {
+            totals.entry(leaders.of_task(*task)).or_default().add(of_task);
+        }
+        let (best, count) = best_processes(reel, top, &leaders, &totals)?;
+        let threads = leaders.threads();
         let mut processes: HashMap<i64, ProcessSummary> = HashMap::new();
-        for task in tasks.values() {
-            let id = leader(task, &tasks);
-            let lead = tasks.get(&id).unwrap_or(task);
-            let p = processes.entry(id).or_insert_with(|| ProcessSummary {
-                task_id: id,
-                pid: lead.pid,
-                comm: lead.comm.to_string(),
-                program: None,
-                threads: 0,
-                start_ns: lead.start_ns,
-                exit_ns: lead.exit_ns,
-                exit_code: lead.exit_code,
-                totals: Totals::default(),
-            });
-            p.threads += 1;
-            if let Some(totals) = self.tasks.get(&task.task_id) {
-                p.totals.add(totals);
+        let segments: BTreeSet<usize> = best.values().copied().collect();
+        for row in segments.into_iter().flat_map(|segment| reel.segment_rows::<Task>(segment)) {
+            let task = row?;
+            if best.contains_key(&task.task_id) {
+                let summary = ProcessSummary {
+                    task_id: task.task_id,
+                    pid: task.pid,
+                    comm: task.comm.to_string(),
+                    program: None,
+                    threads: 1 + threads.get(&task.task_id).copied().unwrap_or(0),
+                    start_ns: task.start_ns,
+                    exit_ns: task.exit_ns,
+                    exit_code: task.exit_code,
+                    totals: totals.get(&task.task_id).copied().unwrap_or_default(),
+                };
+                processes.insert(task.task_id, summary);
             }
         }
         for exec in reel.rows::<Exec>() {
             let exec = exec?;
-            let id = tasks.get(&exec.task_id).map_or(exec.task_id, |t| leader(t, &tasks));
-            if let Some(p) = processes.get_mut(&id) {
+            if let Some(p) = processes.get_mut(&leaders.of_task(exec.task_id)) {
                 p.program = Some(exec.path.to_string());
             }
         }
-        let count = processes.len() as u64;
         let mut all: Vec<ProcessSummary> = processes.into_values().collect();
         all.sort_by_key(|p| (Reverse(p.totals.time_ns), p.start_ns, p.task_id));
-        all.truncate(top);
         Ok((all, count))
     }
 }
 
-/// `CLONE_THREAD`: the new task is a thread of its parent's process.
-const CLONE_THREAD: i64 = 0x1_0000;
-
-fn leader(task: &Task, tasks: &HashMap<i64, Task>) -> i64 {
-    let mut at = task;
-    // Bounded, because the parents in a damaged reel may form a cycle.
-    for _ in 0..tasks.len() {
-        match at.parent.and_then(|p| tasks.get(&p)) {
-            Some(parent) if at.clone_flags & CLONE_THREAD != 0 => at = parent,
-            _ => break,
+/// The leaders of the `top` processes, each with the segment of its row, and the total number of processes.
+fn best_processes(
+    reel: &Reel,
+    top: usize,
+    leaders: &Leaders,
+    totals: &FxHashMap<i64, Totals>,
+) -> Result<(HashMap<i64, usize>, u64)> {
+    // A heap with the worst of the best on top.
+    let mut best: BinaryHeap<(Reverse<u64>, i64, i64, usize)> = BinaryHeap::new();
+    let mut count = 0;
+    for segment in 0..reel.segments::<Task>().len() {
+        for batch in reel.segment_batches::<Task>(segment, &["task_id", "start_ns"]) {
+            let batch = batch?;
+            let id = column::<i64>(&batch, "task_id").map_err(bad_column(Task::TABLE))?;
+            let start_ns = column::<i64>(&batch, "start_ns").map_err(bad_column(Task::TABLE))?;
+            for i in 0..batch.num_rows() {
+                let id = <i64 as Cell>::get(&id, i);
+                if leaders.of_task(id) != id {
+                    continue;
+                }
+                count += 1;
+                let time_ns = totals.get(&id).map_or(0, |t| t.time_ns);
+                best.push((Reverse(time_ns), <i64 as Cell>::get(&start_ns, i), id, segment));
+                if best.len() > top {
+                    best.pop();
+                }
+            }
         }
     }
-    at.task_id
+    Ok((best.into_iter().map(|(_, _, id, segment)| (id, segment)).collect(), count))
 }
 
 fn mount_summaries(reel: &Reel, totals: &HashMap<i64, (u64, Totals)>) -> Vec<MountSummary> {

@@ -4,6 +4,7 @@
 
 pub mod actor;
 pub mod device;
+mod leaders;
 pub mod operation;
 pub mod series;
 pub mod waits;
@@ -11,7 +12,7 @@ pub mod waits;
 use std::collections::BTreeMap;
 
 use ioreel_traces::{
-    Reel,
+    Manifest, Reel,
     manifest::{Cost, Ledger, Loss},
     rows::{Block, Op},
     table::Row,
@@ -20,10 +21,13 @@ use serde::Serialize;
 
 use crate::{
     Result,
-    events::{calls::each_call, requests::requests},
+    events::{
+        calls::each_call,
+        requests::{MOST_DEVICES, of_device, requests},
+    },
     meters::latency::LatencySummary,
     summary::{
-        actor::{ActorMeter, FileSummary, MountSummary, ProcessSummary, Totals},
+        actor::{ActorMeter, FileSummary, MOST_ACTORS, MountSummary, ProcessSummary, Totals},
         device::{DeviceMeter, DeviceSummary},
         operation::{OperationMeter, OperationSummary},
         waits::{WaitSummary, waits},
@@ -132,10 +136,14 @@ impl Summary {
             actors.push(call);
         })?;
         let mut devices: BTreeMap<i64, DeviceMeter> = BTreeMap::new();
+        let mut not_shown: u64 = 0;
         for request in requests(reel) {
             let request = request?;
             last_ns = last_ns.max(request.last_ns());
-            devices.entry(request.dev).or_default().push(&request);
+            match of_device(&mut devices, request.dev, DeviceMeter::default) {
+                Some(device) => _ = device.push(&request),
+                None => not_shown += 1,
+            }
         }
         // Without a stated duration (crash, import), the last operation determines it.
         let elapsed_ns = if manifest.span.elapsed_ns > 0 {
@@ -170,7 +178,7 @@ impl Summary {
             ledger: manifest.ledger.clone(),
             losses: manifest.losses.clone(),
             left_out: manifest.left_out.clone(),
-            warnings: manifest.warnings.clone(),
+            warnings: warnings(manifest, actors.left_out(), not_shown),
             cost: manifest.cost,
             tables: tables(reel),
         })
@@ -178,9 +186,13 @@ impl Summary {
 
     /// Bytes on disk per event: everything but the manifest, over rows of `ops`, `block` and `bio`.
     pub fn bytes_per_event(&self) -> Option<f64> {
-        let events: i64 =
-            self.tables.iter().filter(|t| ["ops", "block", "bio"].contains(&&*t.table)).map(|t| t.rows).sum();
-        let bytes: i64 = self.tables.iter().map(|t| t.bytes).sum();
+        let events = self
+            .tables
+            .iter()
+            .filter(|t| ["ops", "block", "bio"].contains(&&*t.table))
+            .map(|t| t.rows)
+            .fold(0, i64::saturating_add);
+        let bytes = self.tables.iter().map(|t| t.bytes).fold(0, i64::saturating_add);
         (events > 0).then(|| bytes as f64 / events as f64)
     }
 
@@ -191,12 +203,29 @@ impl Summary {
     }
 }
 
+/// The warnings of the manifest, and one for each limit that the reel exceeds.
+fn warnings(manifest: &Manifest, calls: u64, requests: u64) -> Vec<String> {
+    let mut warnings = manifest.warnings.clone();
+    if calls > 0 {
+        warnings.push(format!(
+            "{calls} calls concern files or threads beyond the first {MOST_ACTORS}; lists of files and processes lack them"
+        ));
+    }
+    if requests > 0 {
+        warnings
+            .push(format!("{requests} requests went to devices beyond the first {MOST_DEVICES}, which are not listed"));
+    }
+    warnings
+}
+
 fn tables(reel: &Reel) -> Vec<TableSize> {
     reel.manifest
         .segments
         .iter()
         .map(|(table, segments)| {
-            let (rows, bytes) = segments.iter().fold((0, 0), |(r, b), s| (r + s.rows, b + s.bytes));
+            let (rows, bytes) = segments
+                .iter()
+                .fold((0, 0), |(r, b), s| (i64::saturating_add(r, s.rows), i64::saturating_add(b, s.bytes)));
             TableSize { table: table.clone(), rows, bytes, bytes_per_row: bytes as f64 / rows.max(1) as f64 }
         })
         .collect()

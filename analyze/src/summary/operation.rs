@@ -9,6 +9,9 @@ use crate::{
     meters::latency::{Latency, LatencySummary},
 };
 
+/// Maximum number of names. No kernel has so many system calls. Calls of further names count as `others`.
+const MOST_NAMES: usize = 2048;
+
 /// Collects calls by name.
 #[derive(Debug, Default)]
 pub struct OperationMeter {
@@ -50,11 +53,12 @@ pub struct OperationSummary {
 impl OperationMeter {
     /// Adds a call.
     pub fn push(&mut self, call: &Call<'_>) {
-        if self.by_index.len() <= call.op_index {
-            self.by_index.resize_with(call.op_index + 1, || None);
+        let index = call.op_index.min(MOST_NAMES);
+        if self.by_index.len() <= index {
+            self.by_index.resize_with(index + 1, || None);
         }
-        let m = self.by_index[call.op_index].get_or_insert_with(|| Meter {
-            op: call.op.to_string(),
+        let m = self.by_index[index].get_or_insert_with(|| Meter {
+            op: if index < MOST_NAMES { call.op.to_string() } else { "others".into() },
             kind: call.kind,
             count: 0,
             in_flight: 0,

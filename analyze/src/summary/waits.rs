@@ -29,8 +29,8 @@ pub fn waits(reel: &Reel) -> Result<Vec<WaitSummary>> {
         let w = wait?;
         let sum = by_reason.entry(w.reason.to_string()).or_default();
         sum.count += 1;
-        sum.total_ns += w.dur_ns;
-        sum.run_queue_ns += w.run_queue_ns;
+        sum.total_ns = sum.total_ns.saturating_add(w.dur_ns);
+        sum.run_queue_ns = sum.run_queue_ns.saturating_add(w.run_queue_ns);
         sum.max_ns = sum.max_ns.max(w.dur_ns);
     }
     let mut all: Vec<WaitSummary> = by_reason.into_iter().map(|(reason, sum)| WaitSummary { reason, ..sum }).collect();

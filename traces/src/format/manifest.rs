@@ -428,7 +428,7 @@ impl Manifest {
 
     /// Events lost, all classes together.
     pub fn lost(&self) -> i64 {
-        self.ledger.values().map(|l| l.lost).sum()
+        self.ledger.values().map(|l| l.lost).fold(0, i64::saturating_add)
     }
 }
 

@@ -3,10 +3,13 @@
 //! In: the folder of a reel. Out: its manifest, and rows or batches of a table, per segment or (`ordered`) by time.
 //! May use: `format`, `private`.
 //!
-//! `guard` turns a panic of the Parquet decoder on a damaged file into an error.
+//! `guard` turns a panic of the Parquet decoder on a damaged file into an error. `limits` refuses files that
+//! claim far more rows or bytes than their size explains.
 
 mod guard;
+pub(crate) mod limits;
 pub(crate) mod ordered;
+mod pages;
 
 use std::{
     marker::PhantomData,
@@ -30,7 +33,7 @@ use parquet::{
 use crate::{
     Manifest, ReelError, Result,
     format::{
-        manifest,
+        manifest::{self, Segment},
         table::{Row, text_type},
     },
     private::Folder,
@@ -51,21 +54,23 @@ pub struct Reel {
 }
 
 impl Reel {
-    /// Opens the reel at `path` and reads its manifest. Refuses a newer major format, and segments outside the reel.
+    /// Opens the reel at `path` and reads its manifest. Refuses a newer major format, segments outside the reel or listed
+    /// twice, and more rows than the files can hold.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let reel = Self::open_as_it_is(path.as_ref())?;
         let mut listed =
             reel.manifest.segments.iter().flat_map(|(table, segments)| segments.iter().map(move |s| (table, s)));
-        match listed.find(|(table, segment)| !plain_segment(table, &segment.file)) {
-            None => Ok(reel),
-            Some((table, segment)) => Err(ReelError::BadManifest {
-                path: reel.path.join(manifest::FILE_NAME),
-                why: format!(
-                    "{:?} is not of the form {table}/NAME.parquet; `ioreel validate --repair` drops it",
-                    segment.file
-                ),
-            }),
+        let bad = |why| ReelError::BadManifest { path: reel.path.join(manifest::FILE_NAME), why };
+        if let Some((table, segment)) = listed.find(|(table, segment)| !plain_segment(table, &segment.file)) {
+            return Err(bad(format!(
+                "{:?} is not of the form {table}/NAME.parquet; `ioreel validate --repair` drops it",
+                segment.file
+            )));
         }
+        for (table, listed) in &reel.manifest.segments {
+            limits::check_list(table, listed).map_err(bad)?;
+        }
+        Ok(reel)
     }
 
     /// Opens a reel without checking its list of segments, to report what is wrong with it.
@@ -93,18 +98,16 @@ impl Reel {
 
     /// Number of rows of a table, according to the manifest.
     pub fn count<R: Row>(&self) -> i64 {
-        self.manifest.segments.get(R::TABLE).map_or(0, |s| s.iter().map(|s| s.rows).sum())
+        self.manifest.segments.get(R::TABLE).map_or(0, |s| s.iter().map(|s| s.rows).fold(0, i64::saturating_add))
     }
 
     /// Paths of a table's segments, in order.
     pub fn segments<R: Row>(&self) -> Vec<PathBuf> {
-        self.files::<R>().into_iter().map(|file| self.path.join(file)).collect()
+        self.listed::<R>().iter().map(|s| self.path.join(&s.file)).collect()
     }
 
-    /// The same, from the reel's folder.
-    fn files<R: Row>(&self) -> Vec<String> {
-        let listed = self.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
-        listed.iter().map(|s| s.file.clone()).collect()
+    fn listed<R: Row>(&self) -> &[Segment] {
+        self.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default()
     }
 
     fn place(&self) -> Place {
@@ -128,7 +131,7 @@ impl Reel {
     pub fn batches<R: Row>(&self, columns: &[&str]) -> Batches {
         Batches {
             reel: self.place(),
-            segments: self.files::<R>().into_iter(),
+            segments: self.listed::<R>().to_vec().into_iter(),
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
             open: None,
         }
@@ -137,8 +140,9 @@ impl Reel {
     /// Like [`Reel::batches`], for the segment at `index` of [`Reel::segments`], for code that merges segments by time.
     /// Empty if there is no such segment.
     pub fn segment_batches<R: Row>(&self, index: usize, columns: &[&str]) -> Batches {
-        let one: Vec<String> = self.files::<R>().into_iter().skip(index).take(1).collect();
-        Batches { segments: one.into_iter(), ..self.batches::<R>(columns) }
+        let one: Vec<Segment> = self.listed::<R>().get(index).cloned().into_iter().collect();
+        let columns = columns.iter().map(|c| (*c).to_owned()).collect();
+        Batches { reel: self.place(), segments: one.into_iter(), columns, open: None }
     }
 
     /// All rows of a table in time order, for small tables and tests.
@@ -161,7 +165,7 @@ pub(crate) fn plain_segment(table: &str, file: &str) -> bool {
 #[derive(Debug)]
 pub struct Batches {
     reel: Place,
-    segments: vec::IntoIter<String>,
+    segments: vec::IntoIter<Segment>,
     columns: Vec<String>,
     open: Option<(PathBuf, ParquetRecordBatchReader)>,
 }
@@ -175,7 +179,7 @@ enum Place {
 
 impl Place {
     /// Opens one segment; its path and what reads it.
-    fn open(&self, file: &str, columns: &[String]) -> Result<(PathBuf, ParquetRecordBatchReader)> {
+    fn open(&self, listed: &Segment, columns: &[String]) -> Result<(PathBuf, ParquetRecordBatchReader)> {
         let opened;
         let folder = match self {
             Self::Open(folder) => folder,
@@ -184,29 +188,43 @@ impl Place {
                 &opened
             }
         };
-        Ok((folder.path().join(file), open_segment(folder, file, columns)?))
+        let file = &listed.file;
+        Ok((folder.path().join(file), open_segment(folder, file, Some(listed), columns)?))
     }
 }
 
 /// Opens one segment for reading the named columns (all when empty). No link in the reel is followed: what it leads to is not
-/// part of the reel.
-pub(crate) fn open_segment(reel: &Folder, file: &str, columns: &[String]) -> Result<ParquetRecordBatchReader> {
+/// part of the reel. Refuses a file beyond the limits, or one that does not fit its entry `listed` in the manifest.
+pub(crate) fn open_segment(
+    reel: &Folder,
+    file: &str,
+    listed: Option<&Segment>,
+    columns: &[String],
+) -> Result<ParquetRecordBatchReader> {
     let path = reel.path().join(file);
     let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
     let (table, name) = file.split_once('/').ok_or_else(|| bad("not of the form TABLE/NAME.parquet".into()))?;
     let file = reel.folder(table).and_then(|table| table.file(name)).map_err(|e| bad(e.to_string()))?;
+    // The size of the opened file: another one may have its name by now.
+    let bytes = file.metadata().map_err(|e| bad(e.to_string()))?.len();
+    limits::check_footer_length(&file, bytes).map_err(bad)?;
     let builder = decode(|| {
         let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
         let options = ArrowReaderOptions::new().with_schema(with_dictionaries(metadata.schema()));
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
-        Ok::<_, ParquetError>(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata))
+        Ok::<_, ParquetError>(ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone()?, metadata))
     })
     .map_err(bad)?;
+    limits::check_footer(builder.metadata(), bytes).map_err(bad)?;
+    if let Some(listed) = listed {
+        limits::check_listed(listed, bytes, builder.metadata()).map_err(bad)?;
+    }
     let mask = if columns.is_empty() {
         ProjectionMask::all()
     } else {
         ProjectionMask::columns(builder.parquet_schema(), columns.iter().map(String::as_str))
     };
+    limits::check_pages(&file, builder.metadata(), &mask, bytes).map_err(bad)?;
     decode(|| builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()).map_err(bad)
 }
 
@@ -231,8 +249,8 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if self.open.is_none() {
-                let file = self.segments.next()?;
-                match self.reel.open(&file, &self.columns) {
+                let listed = self.segments.next()?;
+                match self.reel.open(&listed, &self.columns) {
                     Ok(opened) => self.open = Some(opened),
                     Err(e) => return Some(Err(e)),
                 }
@@ -301,7 +319,7 @@ impl Reel {
     /// The time span of the segment at `index` of [`Reel::segments`]. Reads only two columns. `None` if it is empty.
     pub fn segment_span<R: Row>(&self, index: usize) -> Result<Option<SegmentSpan>> {
         let columns: Vec<&str> = std::iter::once(R::TIME).chain(R::DURATION).collect();
-        let path = self.segments::<R>().into_iter().nth(index).unwrap_or_default();
+        let path = self.listed::<R>().get(index).map(|s| self.path.join(&s.file)).unwrap_or_default();
         let bad = |why: String| ReelError::BadSegment { path: path.clone(), why };
         let mut out: Option<SegmentSpan> = None;
         for batch in self.segment_batches::<R>(index, &columns) {

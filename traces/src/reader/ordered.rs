@@ -4,6 +4,9 @@ use std::{cmp::Reverse, collections::BinaryHeap, vec};
 
 use crate::{Reel, ReelError, Result, format::table::Row, reader::Batches};
 
+/// Maximum number of segments read at once because they overlap in time.
+const MOST_OPEN: usize = 1024;
+
 /// Rows of all segments in order of time. Memory: one batch per segment that is open at that time.
 pub(crate) struct Ordered<R> {
     /// Segments not yet open, by start time; the earliest is last.
@@ -48,6 +51,11 @@ impl<R: Row> Ordered<R> {
             && self.next.peek().is_none_or(|Reverse((at, _))| from_ns <= *at)
         {
             self.later.pop();
+            let open = self.open.iter().filter(|s| s.head.is_some()).count();
+            if open >= MOST_OPEN {
+                let why = format!("more than {MOST_OPEN} segments of this table overlap at one time");
+                return Err(ReelError::BadSegment { path: R::TABLE.into(), why });
+            }
             let mut segment = Segment::<R> {
                 batches: self.reel.segment_batches::<R>(index, &[]),
                 rows: Vec::<R>::new().into_iter(),

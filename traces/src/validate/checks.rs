@@ -118,6 +118,21 @@ impl Known {
     }
 }
 
+impl Known {
+    /// The tables whose ids are too far apart to check all of them.
+    pub(super) fn spread(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("tasks", &self.tasks),
+            ("files", &self.files),
+            ("ops", &self.ops),
+            ("block", &self.requests),
+            ("bio", &self.bios),
+            ("waits", &self.waits),
+        ];
+        all.into_iter().filter(|(_, ids)| ids.left_out()).map(|(table, _)| table)
+    }
+}
+
 /// Checks a batch of `table`.
 ///
 /// Long because it has one arm per table.

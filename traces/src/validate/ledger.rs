@@ -35,7 +35,7 @@ pub(super) fn check(manifest: &Manifest, sums: &Sums, found: &mut Findings) {
             }
         }
     }
-    let located: i64 = manifest.losses.iter().map(|l| l.events).sum();
+    let located = manifest.losses.iter().map(|l| l.events).fold(0, i64::saturating_add);
     let lost = manifest.lost();
     if located > lost {
         found.add(Check::Ledger, FILE_NAME, "losses", None, || {

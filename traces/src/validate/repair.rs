@@ -12,7 +12,7 @@ use crate::{
         tables::{self, Visitor},
     },
     private::Folder,
-    reader::plain_segment,
+    reader::{limits::listed_twice, plain_segment},
 };
 
 /// Makes folder and manifest consistent, and returns one sentence per change. Writes the manifest only if something
@@ -61,6 +61,9 @@ impl Visitor for Repair<'_> {
         }
         let mut kept = Vec::new();
         let mut events = 0;
+        if let Some(file) = listed_twice(&listed) {
+            self.done.push(format!("{file}: listed more than once, now once"));
+        }
         for (name, _) in names.into_iter().filter(|(name, _)| name.ends_with(".parquet")) {
             let file = format!("{}/{name}", R::TABLE);
             match measure::<R>(self.reel, &file) {

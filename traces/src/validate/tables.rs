@@ -1,6 +1,6 @@
 //! Reads every listed segment completely, and checks the rules that all tables share.
 
-use std::io;
+use std::{collections::HashSet, io};
 
 use arrow_array::RecordBatch;
 
@@ -19,7 +19,7 @@ use crate::{
         tables::{self, Visitor},
     },
     private::Folder,
-    reader::{next_batch, open_segment, plain_segment},
+    reader::{limits::Budget, next_batch, open_segment, plain_segment},
 };
 
 /// Sums to compare with the ledger.
@@ -65,6 +65,11 @@ pub(super) fn check(reel: &Reel, folder: &Folder, found: &mut Findings) -> Sums 
     // A row may refer to a task of a later row, so parents are checked once all tasks are known.
     pass.known.parents_pass = true;
     pass.segments::<rows::Task>(false);
+    for table in pass.known.spread() {
+        pass.found.add(Check::Ids, table, "", None, || {
+            "its ids are too far apart to check that each is unique; writers number rows consecutively".into()
+        });
+    }
     pass.sums.tool_ops = pass.known.tool_ops;
     pass.sums
 }
@@ -93,11 +98,29 @@ impl Pass<'_> {
     /// Reads the table's segments. With `general`, also compares them with the manifest and checks their order.
     fn segments<R: Row>(&mut self, general: bool) -> TableReport {
         let mut report = TableReport { table: R::TABLE, ..TableReport::default() };
+        let (mut met, mut budget) = (HashSet::new(), Budget::of(R::TABLE));
         for segment in self.reel.manifest.segments.get(R::TABLE).into_iter().flatten() {
+            if !met.insert(&segment.file) {
+                if general {
+                    self.found.add(Check::Listed, &segment.file, "file", None, || {
+                        "listed more than once; `ioreel validate --repair` lists it once".into()
+                    });
+                }
+                continue;
+            }
             match self.segment::<R>(segment, general) {
                 Ok(rows) => {
                     report.segments += 1;
                     report.rows += rows;
+                    // The size of the file counts, because the manifest may be wrong.
+                    if let Err(why) = budget.add(rows, bytes_of(self.folder, &segment.file).unwrap_or(0)) {
+                        if general {
+                            self.found.add(Check::Segment, &segment.file, "", None, || {
+                                format!("{}: {why}; the segments after it are not checked", R::TABLE)
+                            });
+                        }
+                        break;
+                    }
                 }
                 // The first pass has reported it.
                 Err(_) if !general => {}
@@ -162,7 +185,7 @@ pub(super) fn read(
     reel: &Folder,
     file: &str,
 ) -> Result<impl Iterator<Item = Result<RecordBatch, String>> + use<>, String> {
-    let mut reader = open_segment(reel, file, &[]).map_err(|e| match e {
+    let mut reader = open_segment(reel, file, None, &[]).map_err(|e| match e {
         crate::ReelError::BadSegment { why, .. } => why,
         other => other.to_string(),
     })?;

@@ -267,7 +267,7 @@ impl<R: Row> TableWriter<R> {
         let (reel, file) = (self.reel()?, &self.segments[index].file);
         let path = reel.path().join(file);
         let mut rows = Vec::new();
-        let mut reader = open_segment(reel, file, &[])?;
+        let mut reader = open_segment(reel, file, None, &[])?;
         while let Some(batch) = next_batch(&mut reader) {
             batch
                 .and_then(|b| R::read(&b, &mut rows))

@@ -7,6 +7,7 @@ mod common;
 mod doc;
 mod formats;
 mod fuzz;
+mod limits;
 mod perfetto;
 mod private;
 mod reel;

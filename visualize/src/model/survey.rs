@@ -9,7 +9,7 @@ use ioreel_analyze::{
     events::{
         bios::devices_of_bios,
         calls::each_call,
-        requests::{Request, bios_as_requests, each_of_segment},
+        requests::{Request, bios_as_requests, each_of_segment, of_device},
     },
     meters::coverage::Coverage,
     summary::actor::{ActorMeter, MountSummary},
@@ -157,8 +157,9 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
             each_of_segment(reel, segment, |batch| {
                 // Usually there is one device, so it is looked up once per run.
                 for run in batch.chunk_by(|a, b| a.dev == b.dev) {
-                    let seen = devices.entry(run[0].dev).or_default();
-                    run.iter().for_each(|r| seen.add(choice, r));
+                    if let Some(seen) = of_device(&mut devices, run[0].dev, Seen::default) {
+                        run.iter().for_each(|r| seen.add(choice, r));
+                    }
                 }
             })?;
         }
@@ -184,7 +185,7 @@ fn devices(reel: &Reel, choice: &Choice) -> Result<Devices> {
     let mut bios = bios_as_requests(reel);
     while let Some(batch) = bios.next_batch()? {
         for r in batch.iter().filter(|r| !all.contains_key(&r.dev)) {
-            let seen = of_bios.entry(r.dev).or_default();
+            let Some(seen) = of_device(&mut of_bios, r.dev, Seen::default) else { continue };
             seen.of_bios = true;
             seen.add(choice, r);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use ioreel_analyze::meters::bins::Bins;
+use ioreel_analyze::meters::{bins::Bins, visits::Visits};
 use rustc_hash::FxBuildHasher;
 
 use super::panel::{About, CHART_HEIGHT, Issue, Needs, Panel, Spec};
@@ -33,12 +33,15 @@ pub(super) const SPEC: Spec = Spec {
             in_use: vec![0; s.bins.count()],
             axis: OffsetAxis { row_px: 1, ..s.offsets.scaled(slots) },
             profile: vec![0; slots as usize],
+            visits: Visits::of(MOST_VISITS),
         }))
     },
 };
 
 /// Slots of the address profile.
 const PROFILE: u32 = 200;
+/// Maximum number of blocks of 4 KiB that are counted: 2 TiB.
+const MOST_VISITS: u64 = 1 << 29;
 /// Maximum number of places.
 const MOST_PLACES: usize = 1 << 20;
 
@@ -52,6 +55,7 @@ struct Hot {
     in_use: Vec<u64>,
     axis: OffsetAxis,
     profile: Vec<u64>,
+    visits: Visits,
 }
 
 impl Hot {
@@ -95,8 +99,8 @@ impl Panel for Hot {
         for i in batch.iter().filter(|i| i.inside && i.request.class.is_data() && i.request.sector >= 0) {
             let r = &i.request;
             let bin = self.bins.index(r.issue_ns);
-            // A request longer than any real one is damage.
-            let last = r.end_sector().min(r.sector.saturating_add(1 << 20)).max(r.sector.saturating_add(1)) - 1;
+            let end = self.visits.clip(r.sector, r.end_sector());
+            let last = end.max(r.sector.saturating_add(1)) - 1;
             for place in r.sector >> self.shift..=last >> self.shift {
                 let (n, used) = self.places.entry(place).or_default();
                 *n += 1;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ioreel_analyze::meters::visits::Visits;
 use rustc_hash::FxBuildHasher;
 
 use super::{
@@ -26,6 +27,9 @@ pub(super) const SPEC: Spec = Spec {
 
 /// Maximum number of sampled blocks. The error is then about 0.01.
 const MOST_BLOCKS: usize = 1 << 16;
+/// Maximum number of blocks visited one by one (8 TiB), and of uses of sampled blocks (512 GiB).
+const MOST_VISITS: u64 = 1 << 31;
+const MOST_SAMPLED: u64 = 1 << 27;
 /// Sectors of a block.
 const BLOCK: i64 = 8;
 /// Number of cache sizes: powers of two, in blocks.
@@ -45,6 +49,9 @@ struct Reuse {
     /// Uses by the cache size they need, scaled by the sampled share.
     hits: [f64; SIZES],
     all: f64,
+    visits: Visits,
+    /// Limit on uses of sampled blocks.
+    sampled: Visits,
 }
 
 impl Reuse {
@@ -58,6 +65,8 @@ impl Reuse {
             hashes: BTreeMap::new(),
             hits: [0.0; SIZES],
             all: 0.0,
+            visits: Visits::of(MOST_VISITS),
+            sampled: Visits::of(MOST_SAMPLED),
         }
     }
 
@@ -93,7 +102,7 @@ impl Reuse {
 
     fn touch(&mut self, block: i64) {
         let hash = scatter(block as u64);
-        if hash >= self.below {
+        if hash >= self.below || self.sampled.take(1) == 0 {
             return;
         }
         if self.now + 2 >= self.tree.len() {
@@ -151,9 +160,10 @@ impl Panel for Reuse {
 
     fn requests(&mut self, batch: &[Issue]) {
         for r in batch.iter().filter(|i| i.inside && i.request.class.is_data()).map(|i| &i.request) {
-            // A request longer than any real one is damage.
-            let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
-            (r.sector / BLOCK..(end + BLOCK - 1) / BLOCK).for_each(|block| self.touch(block));
+            let end = self.visits.clip(r.sector, r.end_sector());
+            if end > r.sector {
+                (r.sector / BLOCK..=(end - 1) / BLOCK).for_each(|block| self.touch(block));
+            }
         }
     }
 
@@ -166,7 +176,10 @@ impl Panel for Reuse {
         let values = misses.iter().take(shown).map(|m| m * 100.0).collect();
         let first = if self.all > 0.0 { format!("{:.1} % are first uses", last * 100.0) } else { String::new() };
         let sampled = u64::MAX as f64 / self.below as f64;
-        let note = if sampled > 1.5 { format!("{first}, sample of 1 in {sampled:.0}") } else { first };
+        let mut note = if sampled > 1.5 { format!("{first}, sample of 1 in {sampled:.0}") } else { first };
+        if self.visits.are_used_up() || self.sampled.are_used_up() {
+            note.push_str(", later uses left out");
+        }
         Shape::Charts(vec![Chart {
             title: "% of uses that miss, by the size of the cache".into(),
             slots: Slots::Numbered { first: 0, label: size, at: 0.5 },

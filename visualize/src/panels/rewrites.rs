@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use ioreel_analyze::{events::requests::Class, meters::bins::Bins};
+use ioreel_analyze::{
+    events::requests::Class,
+    meters::{bins::Bins, visits::Visits},
+};
 use rustc_hash::FxBuildHasher;
 
 use super::panel::{About, Issue, Needs, OFFSET_HEIGHT, Panel, Spec};
@@ -33,6 +36,8 @@ pub(super) const SPEC: Spec = Spec {
             grids: Grids::new(s.time.count, s.offsets.rows, LABELS.len()),
             written: HashMap::default(),
             one_in: 1,
+            visits: Visits::of(MOST_VISITS),
+            sampled: Visits::of(MOST_SAMPLED),
         }))
     },
 };
@@ -43,6 +48,9 @@ const INKS: [Ink; 4] = [Ink::Grey, Ink::Hue(4), Ink::Hue(5), Ink::Write];
 const BLOCK: i64 = 8;
 /// Maximum number of blocks. Beyond it, half of them, by a hash of their number, are ignored.
 const MOST_BLOCKS: usize = 8 << 20;
+/// Maximum number of written blocks visited one by one (8 TiB), and of those that are counted (2 TiB).
+const MOST_VISITS: u64 = 1 << 31;
+const MOST_SAMPLED: u64 = 1 << 29;
 
 struct Rewrites {
     time: Cells,
@@ -53,6 +61,9 @@ struct Rewrites {
     written: HashMap<i64, i64, FxBuildHasher>,
     /// One in this many blocks is counted; a power of two.
     one_in: u64,
+    visits: Visits,
+    /// Limit on blocks that are counted.
+    sampled: Visits,
 }
 
 /// Hashes a block number (the finaliser of MurmurHash3), so that sampling follows no pattern.
@@ -86,15 +97,17 @@ impl Panel for Rewrites {
     fn requests(&mut self, batch: &[Issue]) {
         for r in batch.iter().map(|i| &i.request).filter(|r| r.class == Class::Write && r.sector >= 0) {
             let Some(columns) = self.time.span(r.issue_ns, r.last_ns()) else { continue };
-            // A request longer than any real one is damage.
-            let end = r.end_sector().min(r.sector.saturating_add(1 << 20));
-            for block in r.sector / BLOCK..(end + BLOCK - 1) / BLOCK {
-                if scatter(block as u64) & (self.one_in - 1) != 0 {
+            let end = self.visits.clip(r.sector, r.end_sector());
+            if end <= r.sector {
+                continue;
+            }
+            for block in r.sector / BLOCK..=(end - 1) / BLOCK {
+                if scatter(block as u64) & (self.one_in - 1) != 0 || self.sampled.take(1) == 0 {
                     continue;
                 }
                 let before = self.written.insert(block, r.issue_ns);
                 let layer = Self::interval(before.map(|b| r.issue_ns.saturating_sub(b)));
-                let (start, end) = ((block * BLOCK).max(r.sector), (block * BLOCK + BLOCK).min(end));
+                let (start, end) = ((block * BLOCK).max(r.sector), (block * BLOCK).saturating_add(BLOCK).min(end));
                 let grids = &mut self.grids;
                 self.axis.spans(start, end, |rows| grids.add(layer, columns, rows));
             }
@@ -108,7 +121,10 @@ impl Panel for Rewrites {
 
     fn finish(self: Box<Self>) -> Shape {
         let inks = INKS.into_iter().zip(LABELS.map(String::from)).collect();
-        let note = if self.one_in > 1 { format!("1 in {} blocks", self.one_in) } else { String::new() };
+        let mut note = if self.one_in > 1 { format!("1 in {} blocks", self.one_in) } else { String::new() };
+        if self.visits.are_used_up() || self.sampled.are_used_up() {
+            note.push_str(" (later writes left out)");
+        }
         Shape::Field(Field {
             rows: Rows::Offsets(self.axis),
             layers: self.grids.layers(inks),

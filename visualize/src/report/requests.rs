@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ioreel_analyze::{
-    events::requests::{Class, Request, each_of_segment, requests, requests_with_ids},
+    events::requests::{Class, Request, each_of_segment, of_device, requests, requests_with_ids},
     meters::{
         bins::Bins,
         coverage::Coverage,
@@ -114,7 +114,7 @@ fn died(reel: &Reel) -> crate::PlotError {
 fn see(devices: &mut Devices, window: Option<Window>, run: &[Request]) {
     let mut meeting = run.iter().filter(|r| window.is_none_or(|w| w.meets(r.issue_ns, r.last_ns()))).peekable();
     let Some(first) = meeting.peek() else { return };
-    let seen = devices.entry(first.dev).or_default();
+    let Some(seen) = of_device(devices, first.dev, Seen::default) else { return };
     for r in meeting {
         seen.count += 1;
         seen.last_ns = seen.last_ns.max(r.last_ns().min(MOST_NS));
