@@ -39,6 +39,7 @@ fn made(dir: &Path, fill: impl FnOnce(&mut ReelWriter)) -> PathBuf {
 #[track_caller]
 fn bounded(words: &[&str], out: &Path) -> (i32, String) {
     let (errors, output) = (out.join("errors"), out.join("output"));
+    #[expect(clippy::zombie_processes, reason = "it is reaped by number, with its resource usage")]
     let child = Command::new(env!("CARGO_BIN_EXE_ioreel"))
         .args(words)
         .stdin(Stdio::null())
@@ -80,8 +81,8 @@ fn each_command(reel: &Path, out: &Path) -> Vec<(String, i32, String)> {
         &["validate", reel],
         &["report", reel, "-o", &page],
         &["plot", reel, "-o", &picture],
-        &["export", "perfetto", reel, "-o", &trace],
-        &["export", "fio", reel, "-o", &log],
+        &["export", reel, "perfetto", "-o", &trace],
+        &["export", reel, "fio", "-o", &log],
     ];
     commands
         .map(|words| {

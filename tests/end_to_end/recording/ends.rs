@@ -91,7 +91,7 @@ pub(crate) fn before_the_command_began() {
     let child: i32 = wait_for("the child", || fs::read_to_string(&list).ok()?.split_whitespace().next()?.parse().ok());
     // SAFETY: signals to a process that this test started, and to its child, which it has not waited for.
     unsafe { libc::kill(child, libc::SIGSTOP) };
-    wait_for("the reel", || reel.join("tasks").exists().then_some(()));
+    wait_for("the reel", || reel.join("manifest.json").exists().then_some(()));
     std::thread::sleep(Duration::from_millis(500));
     let begun = Instant::now();
     // SAFETY: as above.
