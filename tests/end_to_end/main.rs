@@ -109,11 +109,13 @@ fn main() -> ExitCode {
     if done.has_failed() { done.exit_code() } else { done_alone.exit_code() }
 }
 
-/// What is about something that all tests share: what the page cache holds, and who waits for a CPU.
-const ALONE: [&str; 4] = [
+/// What is about something that all tests share: what the page cache holds, who waits for a CPU, and which file is used
+/// most.
+const ALONE: [&str; 5] = [
     "cached::as_it_was",
     "devices::a_mount_in_the_place_of_another",
     "ends::beside_others_on_its_disk",
+    "top::on_a_terminal",
     "waits::busy_cpus",
 ];
 

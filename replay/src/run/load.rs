@@ -4,9 +4,16 @@
 use std::{
     collections::BTreeSet,
     sync::{Condvar, Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::base::clock::monotonic_ns;
+
+/// How long nothing may change while threads wait and no operation is in flight. Then the recorded turns contradict the
+/// dependency edges, as those of a damaged reel may: the thread whose turn it is waits for one that waits for its turn.
+const STALL: Duration = Duration::from_secs(5);
+/// The same while operations are in flight, which may take long by themselves.
+const LONG_STALL: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 struct Gate {
@@ -17,9 +24,21 @@ struct Gate {
     in_flight: u32,
     /// When the state last changed, ns of the monotonic clock.
     changed_ns: i64,
+    /// Turns are not kept any more.
+    is_given_up: bool,
 }
 
 impl Gate {
+    /// Whether the operation with this turn may be issued.
+    fn admits(&self, turn: (i64, u32), together: u32) -> bool {
+        self.is_given_up || self.turns.first() == Some(&turn) && self.in_flight < together.max(1)
+    }
+
+    fn stalls(&self) -> bool {
+        let longest = if self.in_flight == 0 { STALL } else { LONG_STALL };
+        monotonic_ns() - self.changed_ns >= longest.as_nanos() as i64
+    }
+
     fn set(&mut self, task: u32, turn_ns: Option<i64>) {
         self.changed_ns = monotonic_ns();
         if self.next.len() <= task as usize {
@@ -56,15 +75,24 @@ impl LoadGate {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.set(task, Some(turn_ns));
         let mut let_go_ns = None;
-        while gate.turns.first() != Some(&(turn_ns, task)) || gate.in_flight >= together.max(1) {
-            gate = self.changed.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        while !gate.admits((turn_ns, task), together) {
+            gate = self.changed.wait_timeout(gate, STALL).unwrap_or_else(PoisonError::into_inner).0;
             let_go_ns = Some(gate.changed_ns);
+            if gate.stalls() {
+                gate.is_given_up = true;
+                self.changed.notify_all();
+            }
         }
         gate.in_flight += 1;
         gate.set(task, next_ns);
         drop(gate);
         self.changed.notify_all();
         let_go_ns
+    }
+
+    /// Whether operations were issued out of turn, because turns and dependency edges contradict each other.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).is_given_up
     }
 
     /// One operation fewer is in flight.
@@ -74,5 +102,27 @@ impl LoadGate {
         gate.changed_ns = monotonic_ns();
         drop(gate);
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_turn_that_never_comes_is_not_waited_for_for_ever() {
+        let gate = Arc::new(LoadGate::default());
+        // Task 0 comes first, and never enters: it waits for task 1, say.
+        gate.set(0, Some(1));
+        let second = gate.clone();
+        let ended = thread::spawn(move || {
+            second.enter(1, 2, 1, None);
+            second.leave();
+        });
+        ended.join().unwrap();
+        assert!(gate.is_given_up());
     }
 }

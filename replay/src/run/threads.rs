@@ -261,6 +261,11 @@ impl World {
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(self.cells.direct.told());
+        if self.load.is_given_up() {
+            all.push(
+                "the recorded number of operations in flight was not kept: the reel's order contradicts itself".into(),
+            );
+        }
         all
     }
 
