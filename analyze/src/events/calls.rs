@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use arrow_array::RecordBatch;
 use ioreel_traces::{
     Reel, Text,
     rows::Op,
@@ -79,6 +80,56 @@ pub struct Call<'a> {
     pub aux: Option<i64>,
     /// Result or -errno.
     pub ret: Option<i64>,
+    /// Only for [`each_detailed_call`].
+    pub detail: Detail<'a>,
+}
+
+/// Further columns of an operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Detail<'a> {
+    /// Where the row comes from.
+    pub source: Source,
+    /// First path argument.
+    pub path: Option<&'a Text>,
+    /// Bytes requested.
+    pub len_bytes: Option<i64>,
+    /// Flags argument.
+    pub flags: Option<i64>,
+    /// Flags of a request to io_uring.
+    pub sqe_flags: Option<i32>,
+    /// Time off the CPU, ns.
+    pub off_cpu_ns: Option<i64>,
+}
+
+/// Origin of an operation, by `ops.source`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// A system call of the thread.
+    #[default]
+    Call,
+    /// A request that the thread submitted and need not wait for: io_uring or Linux AIO.
+    Request,
+    /// A touch of a mapped file.
+    Fault,
+    /// By ioreel, to sync file systems at the end.
+    Tool,
+    /// Part of another operation, on another file.
+    Lower,
+    /// Anything else, such as file I/O of kernel threads.
+    Other,
+}
+
+impl Source {
+    fn of(word: &str) -> Self {
+        match word {
+            "syscall" | "replay" => Self::Call,
+            "io_uring" | "aio" => Self::Request,
+            "fault" => Self::Fault,
+            "tool" => Self::Tool,
+            "lower" => Self::Lower,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Call<'_> {
@@ -101,8 +152,28 @@ impl Call<'_> {
     }
 }
 
-const COLUMNS: [&str; 12] =
-    ["op_id", "start_ns", "dur_ns", "task_id", "op", "source", "state", "file", "file2", "offset_bytes", "aux", "ret"];
+/// The columns of [`Call`], then those of [`Detail`].
+const COLUMNS: [&str; 17] = [
+    "op_id",
+    "start_ns",
+    "dur_ns",
+    "task_id",
+    "op",
+    "source",
+    "state",
+    "file",
+    "file2",
+    "offset_bytes",
+    "aux",
+    "ret",
+    "path",
+    "len_bytes",
+    "flags",
+    "sqe_flags",
+    "off_cpu_ns",
+];
+/// Number of columns without details.
+const PLAIN: usize = 12;
 
 /// Calls `each` with every operation, segment by segment. Skips operations of source `lower`, which are part of other
 /// operations on other files and were already counted there. Memory: one batch.
@@ -114,75 +185,163 @@ pub fn each_call(reel: &Reel, mut each: impl FnMut(&Call<'_>)) -> Result<()> {
 }
 
 /// Like [`each_call`], and passes the time before which nothing in later segments starts.
-pub(crate) fn each_call_settled(reel: &Reel, mut each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
+pub(crate) fn each_call_settled(reel: &Reel, each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
+    each_of(reel, &COLUMNS[..PLAIN], each)
+}
+
+/// Like [`each_call_settled`], with details.
+pub(crate) fn each_detailed_call(reel: &Reel, each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
+    each_of(reel, &COLUMNS, each)
+}
+
+fn each_of(reel: &Reel, columns: &'static [&'static str], mut each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
     let mut known: HashMap<Text, usize> = HashMap::new();
     let listed = reel.manifest.segments.get(Op::TABLE).map(Vec::as_slice).unwrap_or_default();
     let batches = settled_ns(listed)
         .into_iter()
         .enumerate()
-        .flat_map(|(i, settled_ns)| reel.segment_batches::<Op>(i, &COLUMNS).map(move |batch| (settled_ns, batch)));
+        .flat_map(|(i, settled_ns)| reel.segment_batches::<Op>(i, columns).map(move |batch| (settled_ns, batch)));
     for (settled_ns, batch) in batches {
         let batch = batch?;
-        let bad = |why| bad_column(Op::TABLE)(why);
-        let op_id = column::<i64>(&batch, "op_id").map_err(bad)?;
-        let start_ns = column::<i64>(&batch, "start_ns").map_err(bad)?;
-        let dur_ns = column::<i64>(&batch, "dur_ns").map_err(bad)?;
-        let task_id = column::<i64>(&batch, "task_id").map_err(bad)?;
-        let (file, file2) =
-            (column::<Option<i64>>(&batch, "file").map_err(bad)?, column::<Option<i64>>(&batch, "file2").map_err(bad)?);
-        let ret = column::<Option<i64>>(&batch, "ret").map_err(bad)?;
-        let offset_bytes = column::<Option<i64>>(&batch, "offset_bytes").map_err(bad)?;
-        let aux = column::<Option<i64>>(&batch, "aux").map_err(bad)?;
-        let (op, source, state) = (
-            column::<Text>(&batch, "op").map_err(bad)?,
-            column::<Text>(&batch, "source").map_err(bad)?,
-            column::<Text>(&batch, "state").map_err(bad)?,
-        );
-        let (Column::Text(op, names), Column::Text(source, sources), Column::Text(state, states)) =
-            (&op, &source, &state)
-        else {
-            return Err(bad("op, source or state is no text".into()));
+        let words = Words::of(&batch, &mut known).map_err(bad_column(Op::TABLE))?;
+        let columns = Columns::of(&batch, &words).map_err(bad_column(Op::TABLE))?;
+        for i in 0..batch.num_rows() {
+            if let Some(call) = columns.get(i) {
+                each(&call, settled_ns);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The columns of text of one batch.
+struct Words<'a> {
+    op: Column<'a>,
+    source: Column<'a>,
+    state: Column<'a>,
+    path: Column<'a>,
+    /// For each entry of the dictionary of `op`: its kind, and its number in this pass.
+    ops: Vec<Option<(Kind, usize)>>,
+}
+
+impl<'a> Words<'a> {
+    fn of(batch: &'a RecordBatch, known: &mut HashMap<Text, usize>) -> Result<Self, String> {
+        let text = |name| column::<Text>(batch, name);
+        let (op, source, state) = (text("op")?, text("source")?, text("state")?);
+        let path = column::<Option<Text>>(batch, "path")?;
+        let (Column::Text(_, names), Column::Text(..), Column::Text(..)) = (&op, &source, &state) else {
+            return Err("op, source or state is no text".into());
         };
         // Evaluated once per dictionary entry instead of once per row.
-        let names: Vec<Option<(&Text, Kind, usize)>> = names
+        let ops = names
             .iter()
             .map(|n| {
                 let n = n.as_ref()?;
                 let next = known.len();
-                Some((n, Kind::of(n), *known.entry(n.clone()).or_insert(next)))
+                Some((Kind::of(n), *known.entry(n.clone()).or_insert(next)))
             })
             .collect();
-        let equals = |column: &[Option<Text>], text: &str| {
-            column.iter().map(|t| t.as_ref().is_some_and(|t| *t == *text)).collect::<Vec<bool>>()
-        };
-        let (by_tool, complete) = (equals(sources, "tool"), equals(states, "complete"));
-        let lower = equals(sources, "lower");
-        let in_flight = equals(states, "in_flight_at_end");
-        for i in 0..batch.num_rows() {
-            let Some((op, kind, op_index)) = op.key(i).and_then(|k| names.get(k).copied().flatten()) else { continue };
-            let is = |which: &[bool], key: Option<usize>| key.and_then(|k| which.get(k).copied()).unwrap_or(false);
-            // Its bytes and time are already counted.
-            if is(&lower, source.key(i)) {
-                continue;
-            }
-            let call = Call {
-                op_id: <i64 as Cell>::get(&op_id, i),
-                op,
-                kind,
-                op_index,
-                start_ns: <i64 as Cell>::get(&start_ns, i),
-                dur_ns: is(&complete, state.key(i)).then(|| <i64 as Cell>::get(&dur_ns, i)),
-                task_id: <i64 as Cell>::get(&task_id, i),
-                in_flight: is(&in_flight, state.key(i)),
-                by_tool: is(&by_tool, source.key(i)),
-                file: <Option<i64> as Cell>::get(&file, i),
-                file2: <Option<i64> as Cell>::get(&file2, i),
-                offset_bytes: <Option<i64> as Cell>::get(&offset_bytes, i),
-                aux: <Option<i64> as Cell>::get(&aux, i),
-                ret: <Option<i64> as Cell>::get(&ret, i),
-            };
-            each(&call, settled_ns);
-        }
+        Ok(Self { op, source, state, path, ops })
     }
-    Ok(())
+}
+
+/// What a row says of its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    InFlight,
+    Unknown,
+}
+
+/// All columns of one batch.
+struct Columns<'a> {
+    numbers: [Column<'a>; 4],
+    file: Column<'a>,
+    file2: Column<'a>,
+    offset_bytes: Column<'a>,
+    aux: Column<'a>,
+    ret: Column<'a>,
+    len_bytes: Column<'a>,
+    flags: Column<'a>,
+    sqe_flags: Column<'a>,
+    off_cpu_ns: Column<'a>,
+    words: &'a Words<'a>,
+    /// For each entry of the dictionaries of `source` and `state`.
+    sources: Vec<Source>,
+    ends: Vec<End>,
+}
+
+fn entry<'a>(column: &'a Column<'a>, i: usize) -> Option<(usize, Option<&'a Text>)> {
+    let Column::Text(keys, words) = column else { return None };
+    let key = keys.key(i)?;
+    Some((key, words.get(key)?.as_ref()))
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a RecordBatch, words: &'a Words<'a>) -> Result<Self, String> {
+        let number = |name| column::<i64>(batch, name);
+        let maybe = |name| column::<Option<i64>>(batch, name);
+        let list = |column: &'a Column<'a>| -> Vec<&'a str> {
+            let Column::Text(_, words) = column else { return Vec::new() };
+            words.iter().map(|w| w.as_ref().map_or("", |w| &**w)).collect()
+        };
+        let end = |state: &str| match state {
+            "complete" => End::Complete,
+            "in_flight_at_end" => End::InFlight,
+            _ => End::Unknown,
+        };
+        Ok(Self {
+            numbers: [number("op_id")?, number("start_ns")?, number("dur_ns")?, number("task_id")?],
+            file: maybe("file")?,
+            file2: maybe("file2")?,
+            offset_bytes: maybe("offset_bytes")?,
+            aux: maybe("aux")?,
+            ret: maybe("ret")?,
+            len_bytes: maybe("len_bytes")?,
+            flags: maybe("flags")?,
+            sqe_flags: column::<Option<i32>>(batch, "sqe_flags")?,
+            off_cpu_ns: maybe("off_cpu_ns")?,
+            words,
+            sources: list(&words.source).into_iter().map(Source::of).collect(),
+            ends: list(&words.state).into_iter().map(end).collect(),
+        })
+    }
+
+    /// Row `i`; nothing if it has no name, or if its bytes and time are part of another row.
+    fn get(&self, i: usize) -> Option<Call<'_>> {
+        let (key, op) = entry(&self.words.op, i)?;
+        let (kind, op_index) = self.words.ops.get(key).copied().flatten()?;
+        let source = entry(&self.words.source, i).and_then(|(key, _)| self.sources.get(key)).copied();
+        let source = source.unwrap_or(Source::Other);
+        if source == Source::Lower {
+            return None;
+        }
+        let end = entry(&self.words.state, i).and_then(|(key, _)| self.ends.get(key)).copied().unwrap_or(End::Unknown);
+        let [op_id, start_ns, dur_ns, task_id] = self.numbers.each_ref().map(|c| <i64 as Cell>::get(c, i));
+        let maybe = |column| <Option<i64> as Cell>::get(column, i);
+        Some(Call {
+            op_id,
+            op: op?,
+            kind,
+            op_index,
+            start_ns,
+            dur_ns: (end == End::Complete).then_some(dur_ns),
+            task_id,
+            in_flight: end == End::InFlight,
+            by_tool: source == Source::Tool,
+            file: maybe(&self.file),
+            file2: maybe(&self.file2),
+            offset_bytes: maybe(&self.offset_bytes),
+            aux: maybe(&self.aux),
+            ret: maybe(&self.ret),
+            detail: Detail {
+                source,
+                path: entry(&self.words.path, i).and_then(|(_, path)| path),
+                len_bytes: maybe(&self.len_bytes),
+                flags: maybe(&self.flags),
+                sqe_flags: <Option<i32> as Cell>::get(&self.sqe_flags, i),
+                off_cpu_ns: maybe(&self.off_cpu_ns),
+            },
+        })
+    }
 }

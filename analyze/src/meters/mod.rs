@@ -13,4 +13,5 @@ pub mod depth;
 pub mod latency;
 pub mod peaks;
 pub mod seeks;
+pub mod share;
 pub mod visits;
