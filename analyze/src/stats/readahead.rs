@@ -1,7 +1,8 @@
 //! `ra_waste`: share of pages read ahead that no read requested afterwards.
 //!
-//! Accesses through a mapping are not visible, so mapped files are excluded and counted. A page that was evicted and
-//! read ahead again counts once, by its last time.
+//! Accesses through a mapping are not visible, so mapped files are excluded and counted. So are files that no recorded
+//! operation reads: the kernel maps programs by itself, and others read ahead for themselves. A page that was evicted
+//! and read ahead again counts once, by its last time.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -22,6 +23,8 @@ pub(super) struct Readahead {
     pages: usize,
     left_out: u64,
     visits: Visits,
+    /// Files that an operation read.
+    read: HashSet<i64>,
 }
 
 const USED: i64 = i64::MIN;
@@ -35,7 +38,7 @@ pub struct ReadaheadStats {
     pub unused: u64,
     /// `ra_waste`: their share. 0 without readahead.
     pub ra_waste: f64,
-    /// Pages ignored: of mapped files, or beyond the limit.
+    /// Pages ignored: of mapped files, of files that no operation reads, or beyond the limit.
     pub left_out: u64,
 }
 
@@ -44,7 +47,13 @@ const MOST_VISITS: u64 = 1 << 28;
 
 impl Default for Readahead {
     fn default() -> Self {
-        Self { files: FxHashMap::default(), pages: 0, left_out: 0, visits: Visits::of(MOST_VISITS) }
+        Self {
+            files: FxHashMap::default(),
+            pages: 0,
+            left_out: 0,
+            visits: Visits::of(MOST_VISITS),
+            read: HashSet::new(),
+        }
     }
 }
 
@@ -77,6 +86,7 @@ impl Readahead {
         if bytes > 0
             && let Some(map) = self.files.get_mut(&file)
         {
+            self.read.insert(file);
             let last = offset.saturating_add(bytes - 1).div_euclid(PAGE);
             for (_, t_ns) in map.range_mut(offset.div_euclid(PAGE)..=last) {
                 if self.visits.take(1) == 0 {
@@ -92,7 +102,7 @@ impl Readahead {
     pub(super) fn stats(&self, mapped: &HashSet<i64>) -> ReadaheadStats {
         let mut s = ReadaheadStats { left_out: self.left_out, ..ReadaheadStats::default() };
         for (file, map) in &self.files {
-            if mapped.contains(file) {
+            if mapped.contains(file) || !self.read.contains(file) {
                 s.left_out += map.len() as u64;
                 continue;
             }
@@ -113,11 +123,12 @@ mod tests {
         let mut r = Readahead::default();
         r.read_ahead(1, 0, 32 * 4096, 100);
         r.read_ahead(2, 0, 4096, 100);
+        r.read_ahead(3, 0, 8192, 100); // never read by an operation
         r.asked(1, 0, 8 * 4096, 150);
         r.asked(1, 8 * 4096, 10, 150); // a part of a page uses it
         r.asked(1, 16 * 4096, 4096, 50); // before it was read ahead: that was another copy
         let s = r.stats(&HashSet::from([2]));
-        assert_eq!((s.pages, s.unused, s.left_out), (32, 23, 1));
+        assert_eq!((s.pages, s.unused, s.left_out), (32, 23, 3));
         assert_eq!(s.ra_waste, 23.0 / 32.0);
     }
 }

@@ -316,7 +316,9 @@ fn readahead(w: &World) -> Value {
             n > 0 && from / 4096 <= *page && (from + n - 1) / 4096 >= *page && o.start_ns + o.dur_ns >= t
         })
     };
-    let told: Vec<_> = pages.iter().filter(|((file, _), _)| !mapped.contains(file)).collect();
+    let read: BTreeSet<i64> =
+        w.whole().ops.iter().filter(|o| o.op == *"pread64" && o.ret > Some(0)).filter_map(|o| o.file).collect();
+    let told: Vec<_> = pages.iter().filter(|((file, _), _)| !mapped.contains(file) && read.contains(file)).collect();
     let unused = told.iter().filter(|(at, t)| !seen(at, **t)).count();
     json!({ "pages": told.len(), "unused": unused, "ra_waste": share(unused as f64, told.len() as f64, 0.0),
         "left_out": pages.len() - told.len() })
