@@ -75,7 +75,14 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
     ),
     (
         "analyze/src",
-        &[("events", &[]), ("meters", &[]), ("summary", &["events", "meters"]), ("stats", &["events", "meters"])],
+        &[
+            ("events", &[]),
+            ("meters", &[]),
+            ("summary", &["events", "meters"]),
+            ("stats", &["events", "meters"]),
+            ("facts", &["events", "meters", "stats"]),
+            ("findings", &["events", "facts", "stats"]),
+        ],
     ),
     (
         "visualize/src",

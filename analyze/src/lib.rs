@@ -6,9 +6,13 @@
 //! * [`events`]: streams requests, bios and system calls of a reel, and selects them by a [`Scope`]. Uses nothing else;
 //! * [`meters`]: accumulators that know no reel: bins, percentiles, queue depth, seeks. Uses nothing else;
 //! * [`summary`]: everything that `ioreel info` prints. Uses `events`, `meters`;
-//! * [`stats`]: every named statistic, for `ioreel stats`. Uses `events`, `meters`.
+//! * [`stats`]: every named statistic, for `ioreel stats`. Uses `events`, `meters`;
+//! * [`facts`]: what detectors look at. Uses `events`, `meters`, `stats`;
+//! * [`findings`]: what is wrong, for `ioreel diagnose`. Uses `facts`, `stats`.
 
 pub mod events;
+pub mod facts;
+pub mod findings;
 pub mod meters;
 pub mod stats;
 pub mod summary;

@@ -1,0 +1,182 @@
+//! One operation, as the facts see it.
+
+use ioreel_traces::Text;
+use rustc_hash::FxHashMap;
+
+use super::time::Parts;
+use crate::events::calls::{Call, Kind, Source};
+
+/// Maximum number of distinct paths told apart. Further ones count as no path.
+const MOST_PATHS: usize = 1 << 21;
+
+/// `O_SYNC` contains `O_DSYNC`: writes through such a descriptor wait for the disk.
+const O_DSYNC: i64 = 0o10000;
+/// `O_DIRECT`.
+const O_DIRECT: i64 = 0o40000;
+/// Both bits of the access mode: 0 is read only.
+const O_ACCMODE: i64 = 3;
+
+/// One operation; fields as in [`Call`], without references.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Its id.
+    pub op_id: i64,
+    /// Number of its name in [`Words::ops`].
+    pub op: usize,
+    /// Its kind.
+    pub kind: Kind,
+    /// Time of entry.
+    pub start_ns: i64,
+    /// Time of return.
+    pub end_ns: i64,
+    /// The thread.
+    pub task: i64,
+    /// File it acts on.
+    pub file: Option<i64>,
+    /// Second file.
+    pub file2: Option<i64>,
+    /// Offset in the file.
+    pub offset_bytes: Option<i64>,
+    /// Bytes requested, or the size that a stat found.
+    pub len_bytes: Option<i64>,
+    /// Result or -errno.
+    pub ret: Option<i64>,
+    /// Further argument.
+    pub aux: Option<i64>,
+    /// Flags argument.
+    pub flags: Option<i64>,
+    /// Number of its path in [`Words::paths`].
+    pub path: Option<u32>,
+    /// Where the row comes from.
+    pub source: Source,
+    /// Whether a worker thread of io_uring carried it out.
+    pub is_punted: bool,
+    /// Whether it waits for another program at the other end of a pipe or socket.
+    pub is_peer: bool,
+    /// Whether it waits for requests to io_uring or Linux AIO.
+    pub awaits_requests: bool,
+    /// Time off the CPU, where recorded.
+    pub off_cpu_ns: Option<i64>,
+}
+
+impl Operation {
+    /// Duration, ns.
+    pub fn dur_ns(&self) -> i64 {
+        self.end_ns - self.start_ns
+    }
+
+    /// Bytes moved.
+    pub fn moved_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Read | Kind::Write | Kind::Copy => self.ret.and_then(|r| u64::try_from(r).ok()).unwrap_or(0),
+            Kind::Sync | Kind::Metadata | Kind::Other => 0,
+        }
+    }
+
+    /// The errno of a failed call, positive.
+    pub fn errno(&self) -> Option<i32> {
+        self.ret.filter(|r| (-4095..0).contains(r)).map(|r| -r as i32)
+    }
+
+    /// Whether it succeeded.
+    pub fn succeeded(&self) -> bool {
+        self.ret.is_some_and(|r| r >= 0)
+    }
+
+    /// For an open: whether writes wait for the disk.
+    pub fn opens_synchronous(&self) -> bool {
+        self.flags.is_some_and(|f| f & O_DSYNC != 0)
+    }
+
+    /// For an open: whether the cache is bypassed.
+    pub fn opens_direct(&self) -> bool {
+        self.flags.is_some_and(|f| f & O_DIRECT != 0)
+    }
+
+    /// For an open: whether it may write.
+    pub fn opens_to_write(&self) -> bool {
+        self.flags.is_some_and(|f| f & O_ACCMODE != 0)
+    }
+}
+
+/// An operation that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// The operation.
+    pub op: &'a Operation,
+    /// The kernel's name of the call.
+    pub name: &'a str,
+    /// By how much the elapsed time would be shorter without it, ns: see [`super::progress`].
+    pub share_ns: f64,
+    /// What its duration consists of.
+    pub parts: Parts,
+    /// The device that it waited for.
+    pub device: Option<i64>,
+}
+
+impl Ended<'_> {
+    /// The share of the part `ns` of the duration.
+    pub fn share_of(&self, ns: f64) -> f64 {
+        let dur_ns = self.op.dur_ns().max(1) as f64;
+        self.share_ns * (ns / dur_ns).clamp(0.0, 1.0)
+    }
+
+    /// By how much the elapsed time would be shorter without its waits for devices and the journal, ns.
+    pub fn device_share_ns(&self) -> f64 {
+        self.share_of(self.parts.device_ns + self.parts.journal_ns)
+    }
+}
+
+/// Names of operations and paths, by number.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// Names of operations.
+    pub(super) ops: Vec<Text>,
+    /// Paths as given.
+    pub(super) paths: Vec<Text>,
+    numbers: FxHashMap<Text, u32>,
+}
+
+impl Words {
+    /// Copies a call. `is_peer`: see [`Operation::is_peer`].
+    pub(super) fn operation(&mut self, call: &Call<'_>, is_peer: bool) -> Operation {
+        if call.op_index >= self.ops.len() {
+            self.ops.resize(call.op_index + 1, Text::default());
+            self.ops[call.op_index] = call.op.clone();
+        }
+        Operation {
+            op_id: call.op_id,
+            op: call.op_index,
+            kind: call.kind,
+            start_ns: call.start_ns,
+            end_ns: call.end_ns().max(call.start_ns),
+            task: call.task_id,
+            file: call.file,
+            file2: call.file2,
+            offset_bytes: call.offset_bytes,
+            len_bytes: call.detail.len_bytes,
+            ret: call.ret,
+            aux: call.aux,
+            flags: call.detail.flags,
+            path: call.detail.path.and_then(|path| self.path(path)),
+            source: call.detail.source,
+            is_punted: call.detail.sqe_flags.is_some_and(|f| f & 256 != 0),
+            is_peer,
+            awaits_requests: matches!(&**call.op, "io_uring_enter" | "io_getevents" | "io_pgetevents"),
+            off_cpu_ns: call.detail.off_cpu_ns,
+        }
+    }
+
+    fn path(&mut self, path: &Text) -> Option<u32> {
+        if let Some(number) = self.numbers.get(path) {
+            return Some(*number);
+        }
+        if self.paths.len() >= MOST_PATHS {
+            return None;
+        }
+        let number = self.paths.len() as u32;
+        self.paths.push(path.clone());
+        self.numbers.insert(path.clone(), number);
+        Some(number)
+    }
+}

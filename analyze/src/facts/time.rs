@@ -1,0 +1,198 @@
+//! What the duration of an operation consists of.
+//!
+//! Recorded waits (`record --waits`) say it directly. Without them, it is derived: while a bio of the operation was in
+//! flight, it waited for the device; a sync also waits for the journal. What remains of a short operation is CPU time.
+
+use ioreel_traces::{Reel, rows::Wait};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::{operation::Operation, own_io::OwnIo};
+use crate::{
+    Result,
+    events::calls::{Kind, Source},
+};
+
+/// Maximum number of operations whose recorded waits are kept. The times of further ones are derived.
+const MOST_WAITING: usize = 1 << 23;
+/// What remains of an operation up to this long without a recorded wait is CPU time: no device is that fast, and a
+/// thread that loses its CPU waits longer.
+const COMPUTED_NS: f64 = 1_000_000.0;
+
+/// Parts of a duration or of a sum of durations, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Parts {
+    /// On a CPU.
+    pub cpu_ns: f64,
+    /// Waiting for requests to a device.
+    pub device_ns: f64,
+    /// Waiting for the journal or log of the file system.
+    pub journal_ns: f64,
+    /// Waiting for a lock of an inode, a page or the file system.
+    pub lock_ns: f64,
+    /// Held back because too many pages are dirty, or by a limit on requests.
+    pub throttle_ns: f64,
+    /// Waiting for memory.
+    pub reclaim_ns: f64,
+    /// Runnable, waiting for a CPU.
+    pub run_queue_ns: f64,
+    /// Waiting for another program: a pipe, a socket, a child, a lock on a file.
+    pub peer_ns: f64,
+    /// Not known.
+    pub unknown_ns: f64,
+}
+
+impl Parts {
+    /// The sum of all parts.
+    pub fn total_ns(&self) -> f64 {
+        self.named().iter().map(|(_, ns)| ns).sum()
+    }
+
+    /// Each part with its name.
+    pub fn named(&self) -> [(&'static str, f64); 9] {
+        [
+            ("cpu", self.cpu_ns),
+            ("device", self.device_ns),
+            ("journal", self.journal_ns),
+            ("lock", self.lock_ns),
+            ("throttle", self.throttle_ns),
+            ("reclaim", self.reclaim_ns),
+            ("run_queue", self.run_queue_ns),
+            ("peer", self.peer_ns),
+            ("unknown", self.unknown_ns),
+        ]
+    }
+
+    /// Adds other parts.
+    pub fn add(&mut self, other: &Self) {
+        self.cpu_ns += other.cpu_ns;
+        self.device_ns += other.device_ns;
+        self.journal_ns += other.journal_ns;
+        self.lock_ns += other.lock_ns;
+        self.throttle_ns += other.throttle_ns;
+        self.reclaim_ns += other.reclaim_ns;
+        self.run_queue_ns += other.run_queue_ns;
+        self.peer_ns += other.peer_ns;
+        self.unknown_ns += other.unknown_ns;
+    }
+
+    /// The part for a word of `waits.reason`.
+    fn of_reason(&mut self, reason: &str) -> &mut f64 {
+        match reason {
+            "device" | "page_under_write_back" => &mut self.device_ns,
+            "journal" => &mut self.journal_ns,
+            "inode_lock" | "lock" | "page_lock" => &mut self.lock_ns,
+            "write_back_throttle" | "dirty_limit" | "wbt" | "block_throttle" => &mut self.throttle_ns,
+            "memory_reclaim" => &mut self.reclaim_ns,
+            "run_queue" => &mut self.run_queue_ns,
+            "peer" => &mut self.peer_ns,
+            _ => &mut self.unknown_ns,
+        }
+    }
+}
+
+/// The waits of each operation. Memory: one entry per operation with a recorded wait.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// By thread and start of the operation.
+    by_operation: FxHashMap<(i64, i64), Parts>,
+    /// Whether waits were recorded.
+    pub(super) recorded: bool,
+}
+
+impl Waits {
+    pub(super) fn of(reel: &Reel) -> Result<Self> {
+        let mut waits = Self { recorded: reel.count::<Wait>() > 0, ..Self::default() };
+        for wait in reel.rows::<Wait>() {
+            let wait = wait?;
+            let key = (wait.task_id, wait.op_start_ns);
+            if waits.by_operation.len() >= MOST_WAITING && !waits.by_operation.contains_key(&key) {
+                continue;
+            }
+            let parts = waits.by_operation.entry(key).or_default();
+            let run_queue_ns = wait.run_queue_ns.clamp(0, wait.dur_ns.max(0)) as f64;
+            *parts.of_reason(&wait.reason) += wait.dur_ns.max(0) as f64 - run_queue_ns;
+            parts.run_queue_ns += run_queue_ns;
+        }
+        Ok(waits)
+    }
+
+    /// What the duration of an operation consists of. The parts add up to it.
+    pub(super) fn parts(&self, op: &Operation, is_sync: bool, io: &OwnIo) -> Parts {
+        let dur_ns = op.dur_ns().max(0) as f64;
+        if op.is_peer {
+            return Parts { peer_ns: dur_ns, ..Parts::default() };
+        }
+        let mut parts = self.by_operation.get(&(op.task, op.start_ns)).copied().unwrap_or_default();
+        let was_recorded = parts != Parts::default();
+        let waited_ns = parts.total_ns();
+        if waited_ns > dur_ns {
+            // Both ends of a wait may be a few ns outside the call.
+            scale(&mut parts, dur_ns / waited_ns);
+        }
+        let rest_ns = (dur_ns - waited_ns).max(0.0);
+        let cpu_ns = match op.off_cpu_ns {
+            Some(off_ns) => (dur_ns - off_ns as f64).clamp(0.0, rest_ns),
+            None if was_recorded => rest_ns,
+            None => 0.0,
+        };
+        parts.cpu_ns += cpu_ns;
+        let derived = derive(op, is_sync, rest_ns - cpu_ns, op.off_cpu_ns.is_some(), io);
+        parts.add(&derived);
+        parts
+    }
+}
+
+fn scale(parts: &mut Parts, by: f64) {
+    *parts = Parts {
+        cpu_ns: parts.cpu_ns * by,
+        device_ns: parts.device_ns * by,
+        journal_ns: parts.journal_ns * by,
+        lock_ns: parts.lock_ns * by,
+        throttle_ns: parts.throttle_ns * by,
+        reclaim_ns: parts.reclaim_ns * by,
+        run_queue_ns: parts.run_queue_ns * by,
+        peer_ns: parts.peer_ns * by,
+        unknown_ns: parts.unknown_ns * by,
+    };
+}
+
+/// Parts of `rest_ns` of an operation without recorded waits. `off_cpu`: all of it was spent off the CPU.
+fn derive(op: &Operation, is_sync: bool, rest_ns: f64, off_cpu: bool, io: &OwnIo) -> Parts {
+    let mut parts = Parts::default();
+    if rest_ns <= 0.0 {
+        return parts;
+    }
+    let (own_ns, io) = (io.waited_ns(op), &io.timelines);
+    let mut left_ns = rest_ns;
+    let mut take = |part: &mut f64, ns: f64| {
+        let ns = ns.min(left_ns);
+        *part += ns;
+        left_ns -= ns;
+    };
+    take(&mut parts.device_ns, own_ns as f64);
+    if op.source == Source::Request || op.awaits_requests {
+        take(&mut parts.device_ns, io.own.overlap_ns(op.start_ns, op.end_ns) as f64);
+    }
+    if op.awaits_requests {
+        // For requests to other programs: sockets, pipes, timers.
+        take(&mut parts.peer_ns, rest_ns);
+    }
+    if is_sync {
+        take(&mut parts.journal_ns, io.journal.overlap_ns(op.start_ns, op.end_ns) as f64);
+        take(&mut parts.device_ns, io.flushes.overlap_ns(op.start_ns, op.end_ns) as f64);
+        take(&mut parts.device_ns, io.writes.overlap_ns(op.start_ns, op.end_ns) as f64);
+    }
+    let long = rest_ns > COMPUTED_NS;
+    let cached_write = matches!(op.kind, Kind::Write | Kind::Copy) && !is_sync;
+    match (off_cpu, long) {
+        (false, false) => take(&mut parts.cpu_ns, rest_ns),
+        // Nothing but a limit on dirty pages makes a write into the cache wait that long.
+        (_, true) if cached_write && io.writes.overlap_ns(op.start_ns, op.end_ns) as f64 > 0.5 * rest_ns => {
+            take(&mut parts.throttle_ns, rest_ns);
+        }
+        (_, true) if is_sync => take(&mut parts.journal_ns, rest_ns),
+        _ => take(&mut parts.unknown_ns, rest_ns),
+    }
+    parts
+}
