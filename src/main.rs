@@ -12,6 +12,7 @@ use sandbox::Needs;
 
 mod anonymize;
 mod columns;
+mod diagnose;
 #[cfg(feature = "capture")]
 mod doctor;
 mod export;
@@ -56,6 +57,7 @@ Examples:
   ioreel record -o tar.reel -- tar xf src.tar     record a command and its descendants
   ioreel info tar.reel                            summarise the reel
   ioreel stats tar.reel                           compute its statistics
+  ioreel diagnose tar.reel                        say what is wrong with it
   ioreel plot tar.reel -o tar.png                 draw it
   ioreel report tar.reel -o tar.html              write an interactive report
   ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
@@ -84,6 +86,8 @@ enum Command {
     Info(info::Args),
     /// Compute statistics of one reel, or compare several
     Stats(stats::Args),
+    /// Say where the time went and what is wrong
+    Diagnose(diagnose::Args),
     /// Check a reel for consistency, and repair it after a crash
     Validate(validate::Args),
     /// Copy a reel with all names hashed
@@ -114,7 +118,7 @@ impl Command {
             Self::Doctor(_) => true,
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) | Self::Top(_) => false,
-            Self::Info(_) | Self::Stats(_) | Self::Validate(_) => true,
+            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::Validate(_) => true,
             Self::Anonymize(_)
             | Self::Plot(_)
             | Self::View(_)
@@ -145,7 +149,7 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Doctor(_) | Self::Record(_) | Self::Mark(_) | Self::Top(_) => return None,
             Self::Serve(_) | Self::Replay(_) | Self::Manual(_) => return None,
-            Self::Info(_) | Self::Stats(_) | Self::View(_) => Needs::default(),
+            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::View(_) => Needs::default(),
             Self::Validate(args) => args.needs(),
             Self::Anonymize(args) => args.needs(),
             Self::Plot(args) => args.needs(),
@@ -214,6 +218,7 @@ fn main() -> ExitCode {
         Command::Mark(args) => mark::run(args),
         Command::Info(args) => info::run(args),
         Command::Stats(args) => stats::run(args),
+        Command::Diagnose(args) => diagnose::run(&args),
         Command::Validate(args) => validate::run(args),
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),

@@ -12,7 +12,7 @@ use std::{
 const UPDATE: &str = "IOREEL_UPDATE_HELP=1 cargo test --test help_cli";
 
 /// Subcommands, with those of their own; "" is `ioreel --help`.
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "",
     "doctor",
     "record",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 26] = [
     "top",
     "info",
     "stats",
+    "diagnose",
     "validate",
     "anonymize",
     "plot",
