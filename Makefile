@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint check-arm64 package demo bench bench-corpus fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint check-arm64 package demo bench bench-corpus diagnose-suite fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -56,6 +56,11 @@ bench-corpus: ## what recordings made on ext4 foretell of ext4, xfs and btrfs, b
 bench: ## what recording costs, beside strace, perf and bpftrace (root, a quiet machine)
 	@scripts/setup bench
 	@scripts/bench
+
+diagnose-suite: ## a sick workload and a benign twin for each pattern of `ioreel diagnose`; prints precision and recall (root)
+	@scripts/setup test
+	cargo build --release -p ioreel
+	@tests/diagnosis/run
 
 fuzz: ## damaged input for the importers, FUZZ_SECONDS (300) each, and FUZZ_REELS (1000) mutated reels for all that reads reels
 	@scripts/setup build
