@@ -15,6 +15,7 @@ mod columns;
 mod diagnose;
 #[cfg(feature = "capture")]
 mod doctor;
+mod explain;
 mod export;
 mod import;
 mod info;
@@ -88,6 +89,8 @@ enum Command {
     Stats(stats::Args),
     /// Say where the time went and what is wrong
     Diagnose(diagnose::Args),
+    /// Tell the story of single operations: what they waited for, and what they caused
+    Explain(explain::Args),
     /// Check a reel for consistency, and repair it after a crash
     Validate(validate::Args),
     /// Copy a reel with all names hashed
@@ -118,7 +121,7 @@ impl Command {
             Self::Doctor(_) => true,
             #[cfg(feature = "capture")]
             Self::Record(_) | Self::Mark(_) | Self::Top(_) => false,
-            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::Validate(_) => true,
+            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::Explain(_) | Self::Validate(_) => true,
             Self::Anonymize(_)
             | Self::Plot(_)
             | Self::View(_)
@@ -149,7 +152,7 @@ impl Command {
             #[cfg(feature = "capture")]
             Self::Doctor(_) | Self::Record(_) | Self::Mark(_) | Self::Top(_) => return None,
             Self::Serve(_) | Self::Replay(_) | Self::Manual(_) => return None,
-            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::View(_) => Needs::default(),
+            Self::Info(_) | Self::Stats(_) | Self::Diagnose(_) | Self::Explain(_) | Self::View(_) => Needs::default(),
             Self::Validate(args) => args.needs(),
             Self::Anonymize(args) => args.needs(),
             Self::Plot(args) => args.needs(),
@@ -219,6 +222,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Explain(args) => explain::run(args),
         Command::Validate(args) => validate::run(args),
         Command::Anonymize(args) => anonymize::run(args),
         Command::Plot(args) => plot::run(args),

@@ -138,3 +138,28 @@ fn every_pattern_is_documented_and_has_a_case() {
         assert!(root().join("tests/diagnosis/cases").join(detector.id).exists(), "no case for {}", detector.id);
     }
 }
+
+#[test]
+fn explain_tells_the_slowest_and_the_named_one() {
+    let mail = sample("mail.reel");
+    let stories = |options: &[&str]| -> Vec<Value> {
+        let out = ioreel(&[&["explain", "--json", &mail], options].concat());
+        assert!(out.status.success(), "{out:?}");
+        let document: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(document["schema"], "ioreel.stories/1");
+        document["stories"].as_array().unwrap().clone()
+    };
+    let five = stories(&["--slowest", "5", "--of", "fsync", "--file", "/srv/sample/home/*"]);
+    assert_eq!(five.len(), 5);
+    assert!(five.windows(2).all(|w| w[0]["dur_ns"].as_i64() >= w[1]["dur_ns"].as_i64()));
+    assert!(five.iter().all(|s| s["op"] == "fsync"));
+    // The journal's thread writes while an fsync waits.
+    let others = five[0]["others"].as_array().unwrap();
+    assert!(others.iter().any(|o| o["comm"].as_str().unwrap().starts_with("jbd2/")), "{}", five[0]);
+
+    let id = five[0]["op_id"].to_string();
+    assert_eq!(stories(&["--op", &id]), five[..1]);
+    let none = ioreel(&["explain", &mail, "--of", "no-such-call"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(String::from_utf8(none.stderr).unwrap().lines().count(), 1);
+}

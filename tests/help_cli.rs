@@ -12,7 +12,7 @@ use std::{
 const UPDATE: &str = "IOREEL_UPDATE_HELP=1 cargo test --test help_cli";
 
 /// Subcommands, with those of their own; "" is `ioreel --help`.
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "",
     "doctor",
     "record",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 27] = [
     "info",
     "stats",
     "diagnose",
+    "explain",
     "validate",
     "anonymize",
     "plot",

@@ -82,6 +82,7 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
             ("stats", &["events", "meters"]),
             ("facts", &["events", "meters", "stats"]),
             ("findings", &["events", "facts", "stats"]),
+            ("explain", &["events", "facts"]),
         ],
     ),
     (

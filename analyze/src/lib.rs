@@ -8,9 +8,11 @@
 //! * [`summary`]: everything that `ioreel info` prints. Uses `events`, `meters`;
 //! * [`stats`]: every named statistic, for `ioreel stats`. Uses `events`, `meters`;
 //! * [`facts`]: what detectors look at. Uses `events`, `meters`, `stats`;
-//! * [`findings`]: what is wrong, for `ioreel diagnose`. Uses `facts`, `stats`.
+//! * [`findings`]: what is wrong, for `ioreel diagnose`. Uses `facts`, `stats`;
+//! * [`explain`]: the story of one operation, for `ioreel explain`. Uses `events`, `facts`.
 
 pub mod events;
+pub mod explain;
 pub mod facts;
 pub mod findings;
 pub mod meters;
