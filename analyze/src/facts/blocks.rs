@@ -10,7 +10,7 @@ use crate::{
 /// Sectors of a block.
 const BLOCK_SECTORS: i64 = 8;
 /// Maximum number of blocks followed. With more, a sample of them is followed: half as many each time.
-const MOST_BLOCKS: usize = 1 << 22;
+const MOST_BLOCKS: usize = 1 << 20;
 /// Maximum number of blocks visited one by one: 64 GiB of requests, or some million rows of damage.
 const MOST_VISITS: u64 = 1 << 28;
 /// A block written again within this time counts as rewritten. The kernel's own flusher waits as long.
@@ -22,7 +22,7 @@ struct Block {
     read: bool,
 }
 
-/// What a bio did to blocks that were touched before.
+/// What a bio did to blocks that were touched before. In a sample, a single value says little; sums are right.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Again {
     /// Share of its blocks written within [`REWRITE_NS`] before.
@@ -66,12 +66,12 @@ impl Blocks {
             return Again::default();
         }
         let end = self.visits.clip(bio.sector, bio.end_sector());
-        let (mut seen, mut rewritten, mut reread) = (0u64, 0u64, 0u64);
-        for block in bio.sector / BLOCK_SECTORS..end.saturating_add(BLOCK_SECTORS - 1) / BLOCK_SECTORS {
+        let (first, end) = (bio.sector / BLOCK_SECTORS, end.saturating_add(BLOCK_SECTORS - 1) / BLOCK_SECTORS);
+        let (mut rewritten, mut reread) = (0u64, 0u64);
+        for block in first..end {
             if hash(block) & self.mask != 0 {
                 continue;
             }
-            seen += 1;
             let old = self.blocks.get(&(bio.dev, block)).copied();
             let new = if writes {
                 let again = old.and_then(|o| o.written_ns).is_some_and(|at| bio.queue_ns - at <= REWRITE_NS);
@@ -83,12 +83,14 @@ impl Blocks {
             };
             self.blocks.insert((bio.dev, block), new);
         }
+        let sampled = self.mask + 1;
         if self.blocks.len() > MOST_BLOCKS {
             self.mask = self.mask << 1 | 1;
             let mask = self.mask;
             self.blocks.retain(|(_, block), _| hash(*block) & mask == 0);
         }
-        let share = |n: u64| if seen == 0 { 0.0 } else { n as f64 / seen as f64 };
+        // Each block of the sample stands for those that are not followed.
+        let share = |n: u64| n as f64 * sampled as f64 / (end - first).max(1) as f64;
         Again { rewritten: share(rewritten), reread: share(reread) }
     }
 }

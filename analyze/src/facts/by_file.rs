@@ -61,7 +61,7 @@ impl FileUse {
             self.lock_waits.push(ended, 0, ended.share_of(ended.parts.lock_ns));
         }
         match (op.source, op.kind) {
-            (Source::Fault, _) if ended.name == "fault" && op.dur_ns() > 0 => {
+            (Source::Fault, _) if ended.call.faults && op.dur_ns() > 0 => {
                 self.faults.push(ended, op.len_bytes.unwrap_or(0).max(0).unsigned_abs(), ended.share_ns);
             }
             (_, Kind::Read) => self.read(ended),

@@ -68,8 +68,10 @@ pub struct Calls {
     pub parts: Parts,
     /// The same, as shares of the elapsed time.
     pub share_parts: Parts,
-    /// By the kernel's name of the call.
-    pub by_name: FxHashMap<Text, (Tally, Parts)>,
+    /// By number of the call's name.
+    pub by_name: Vec<(Tally, Parts)>,
+    /// Names of calls by number.
+    pub call_names: Vec<Text>,
     /// By file.
     pub files: FxHashMap<i64, FileUse>,
     /// By thread.
@@ -126,6 +128,8 @@ struct Pass<'a> {
     order: InOrder<Operation>,
     progress: Progress,
     synchronous: FxHashSet<i64>,
+    /// Operations that end; kept for its memory.
+    ended: Vec<(Operation, f64)>,
     calls: Calls,
 }
 
@@ -143,6 +147,7 @@ impl Calls {
             order: InOrder::default(),
             progress: Progress::new(reel.manifest.host.cpus),
             synchronous: FxHashSet::default(),
+            ended: Vec::new(),
             calls: Self::default(),
         };
         each_detailed_call(reel, |call, settled_ns| {
@@ -162,11 +167,12 @@ impl Calls {
 
 impl Pass<'_> {
     fn drain(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
         while let Some((_, op)) = self.order.pop() {
-            let mut ended = Vec::new();
             self.progress.start(op, &mut |op, share_ns| ended.push((*op, share_ns)));
-            ended.iter().for_each(|(op, share_ns)| self.ended(op, *share_ns));
+            ended.drain(..).for_each(|(op, share_ns)| self.ended(&op, share_ns));
         }
+        self.ended = ended;
     }
 
     fn finish(mut self) -> Calls {
@@ -174,31 +180,31 @@ impl Pass<'_> {
         self.progress.finish(&mut |op, share_ns| ended.push((*op, share_ns)));
         ended.iter().for_each(|(op, share_ns)| self.ended(op, *share_ns));
         self.calls.paths = self.words.paths;
+        self.calls.call_names = self.words.ops.into_iter().map(|call| call.name).collect();
         self.calls.stalls.sort_by_key(|stall| (stall.start_ns, stall.end_ns));
         self.calls.waits_recorded = self.waits.recorded;
         self.calls
     }
 
     fn ended(&mut self, op: &Operation, share_ns: f64) {
-        let name = self.words.ops[op.op].clone();
-        let is_open = name.starts_with("open") || &*name == "creat";
-        if is_open && op.opens_synchronous() && op.succeeded() {
+        let call = &self.words.ops[op.op];
+        if call.opens && op.opens_synchronous() && op.succeeded() {
             self.synchronous.extend(op.file);
         }
         let is_sync =
             op.kind == Kind::Sync || op.kind == Kind::Write && op.file.is_some_and(|f| self.synchronous.contains(&f));
         let parts = self.waits.parts(op, is_sync, self.io);
         let device = self.io.device_of(op).or_else(|| op.file.and_then(|f| self.names.device_of(f)));
-        let ended = Ended { op, name: &name, share_ns, parts, device };
+        let ended = Ended { op, call, share_ns, parts, device };
         let calls = &mut self.calls;
         calls.last_ns = calls.last_ns.max(op.end_ns);
         if op.source != Source::Request {
             calls.of_time(&ended);
         }
         calls.of_kind(&ended, is_sync);
-        calls.of_names(&ended, is_open, self.names);
+        calls.of_names(&ended, self.names);
         calls.lookups.push(&ended);
-        calls.scans.push(&ended, is_open, self.names);
+        calls.scans.push(&ended, self.names);
         let reads = if op.kind == Kind::Write { self.io.reads_of(op) } else { Default::default() };
         if let Some(file) = op.file
             && self.names.kind(op.file) != FileKind::Peer
@@ -231,7 +237,10 @@ impl Calls {
         self.all.push(ended, op.moved_bytes(), ended.share_ns);
         self.parts.add(&ended.parts);
         add_shared(&mut self.share_parts, ended);
-        let of_name = self.by_name.entry(Text::from(ended.name)).or_default();
+        if op.op >= self.by_name.len() {
+            self.by_name.resize(op.op + 1, Default::default());
+        }
+        let of_name = &mut self.by_name[op.op];
         of_name.0.push(ended, op.moved_bytes(), ended.share_ns);
         of_name.1.add(&ended.parts);
         let waited_ns = ended.device_share_ns() + ended.share_of(ended.parts.throttle_ns);
@@ -288,7 +297,7 @@ impl Calls {
                     self.punted.push(ended, op.moved_bytes(), ended.share_ns);
                 }
             }
-            Source::Fault if ended.name == "fault" && op.dur_ns() > 0 => {
+            Source::Fault if ended.call.faults && op.dur_ns() > 0 => {
                 self.faults.push(ended, op.len_bytes.unwrap_or(0).max(0).unsigned_abs(), ended.share_ns);
             }
             _ => {}
@@ -305,18 +314,11 @@ impl Calls {
         }
     }
 
-    fn of_names(&mut self, ended: &Ended<'_>, is_open: bool, names: &Names) {
-        let op = ended.op;
-        let removes = matches!(
-            ended.name,
-            "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat" | "renameat2" | "truncate" | "ftruncate"
-        );
-        let makes = matches!(
-            ended.name,
-            "mkdir" | "mkdirat" | "mknod" | "mknodat" | "symlink" | "symlinkat" | "link" | "linkat"
-        );
-        let created = is_open && op.aux.is_some_and(|a| a & 1 != 0);
-        if op.succeeded() && (makes || created || removes && !ended.name.contains("truncate")) {
+    fn of_names(&mut self, ended: &Ended<'_>, names: &Names) {
+        let (op, call) = (ended.op, ended.call);
+        let removes = call.removes || call.truncates;
+        let created = call.opens && op.aux.is_some_and(|a| a & 1 != 0);
+        if op.succeeded() && (call.makes || created || call.removes) {
             self.names_changed.push(ended, 0, ended.share_ns);
         }
         if removes && op.succeeded() {
@@ -325,7 +327,7 @@ impl Calls {
                 self.slow_removals.push(ended, 0, ended.share_ns);
             }
         }
-        if is_open
+        if call.opens
             && op.opens_to_write()
             && op.dur_ns() >= SLOW_NS
             && let Some(file) = op.file

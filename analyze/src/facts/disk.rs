@@ -60,6 +60,8 @@ pub struct Disk {
     /// Last completion.
     pub last_ns: i64,
     clock: ShareClock<InFlight>,
+    /// Requests that end; kept for its memory.
+    ended: Vec<(InFlight, f64)>,
     typical_read: Typical,
     typical_write: Typical,
     head_sector: Option<i64>,
@@ -160,6 +162,7 @@ impl Disk {
             first_ns: i64::MAX,
             last_ns: 0,
             clock: ShareClock::default(),
+            ended: Vec::new(),
             typical_read: Typical::default(),
             typical_write: Typical::default(),
             head_sector: None,
@@ -197,9 +200,10 @@ impl Disk {
         let dur_ns = end_ns.saturating_sub(r.issue_ns).max(0);
         let item = InFlight { class: r.class, bytes: r.len_bytes.max(0).unsigned_abs(), dur_ns, seek, unmerged, depth };
         self.rates.push(r.issue_ns, end_ns, item.bytes, r.class);
-        let mut ended = Vec::new();
+        let mut ended = std::mem::take(&mut self.ended);
         self.clock.start(r.issue_ns, end_ns, item, &mut |item, share_ns| ended.push((item, share_ns)));
-        ended.iter().for_each(|(item, share_ns)| self.ended(item, *share_ns));
+        ended.drain(..).for_each(|(item, share_ns)| self.ended(&item, share_ns));
+        self.ended = ended;
     }
 
     /// Whether it begins where a recent write ended that had not completed when it was queued.

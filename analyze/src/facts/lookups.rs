@@ -27,32 +27,11 @@ pub struct Lookups {
     pub names: FxHashMap<u32, NameUse>,
 }
 
-/// Calls that only look up a path: they open, stat or read it.
-fn looks_up(name: &str) -> bool {
-    matches!(
-        name,
-        "open"
-            | "openat"
-            | "openat2"
-            | "stat"
-            | "lstat"
-            | "newfstatat"
-            | "statx"
-            | "access"
-            | "faccessat"
-            | "faccessat2"
-            | "readlink"
-            | "readlinkat"
-            | "execve"
-            | "execveat"
-    )
-}
-
 impl Lookups {
     /// Handles an operation.
     pub(super) fn push(&mut self, ended: &Ended<'_>) {
-        let (Some(path), true) = (ended.op.path, looks_up(ended.name)) else { return };
-        let created = ended.name.starts_with("open") && ended.op.aux.is_some_and(|a| a & 1 != 0);
+        let (Some(path), true) = (ended.op.path, ended.call.looks_up) else { return };
+        let created = ended.call.opens && ended.op.aux.is_some_and(|a| a & 1 != 0);
         let of_path = self.names.entry(path).or_default();
         if ended.op.errno() == Some(ENOENT) {
             of_path.failed.push(ended, 0, ended.share_ns);

@@ -45,7 +45,7 @@ pub use self::{
     time::Parts,
     traffic::{FileFlow, Flow, Group, Traffic},
 };
-use crate::{Result, Scope, Stats};
+use crate::{Result, stats::FileStats};
 
 /// A device holds up the workload from this share of the elapsed time on.
 const OWN_SHARE: f64 = 0.01;
@@ -69,8 +69,8 @@ pub struct Facts {
     pub traffic: Traffic,
     /// Devices, most busy time first.
     pub disks: Vec<Disk>,
-    /// Named statistics.
-    pub stats: Stats,
+    /// Statistics of files.
+    pub stats: FileStats,
 }
 
 impl Facts {
@@ -82,7 +82,7 @@ impl Facts {
         let (disks, own) = std::thread::scope(|scope| {
             let requests = scope.spawn(|| -> Result<_> {
                 let disks = disk::disks(reel)?;
-                Ok((disks, Stats::of(reel, &Scope::default())?))
+                Ok((disks, FileStats::of(reel)?))
             });
             let own = Self::operations_and_bios(reel);
             let disks = requests.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -104,8 +104,8 @@ impl Operation {
 pub struct Ended<'a> {
     /// The operation.
     pub op: &'a Operation,
-    /// The kernel's name of the call.
-    pub name: &'a str,
+    /// What its name says.
+    pub call: &'a Named,
     /// By how much the elapsed time would be shorter without it, ns: see [`super::progress`].
     pub share_ns: f64,
     /// What its duration consists of.
@@ -127,11 +127,60 @@ impl Ended<'_> {
     }
 }
 
+/// What the name of a call says. Looked up once for each name, not for each call.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The kernel's name.
+    pub name: Text,
+    /// It opens a file.
+    pub opens: bool,
+    /// It reads attributes by path.
+    pub stats: bool,
+    /// It only looks up a path: opens, stats, reads a link.
+    pub looks_up: bool,
+    /// It creates a name, beside an open.
+    pub makes: bool,
+    /// It removes or changes a name.
+    pub removes: bool,
+    /// It changes the size of a file.
+    pub truncates: bool,
+    /// It waits for requests to io_uring or Linux AIO.
+    pub awaits_requests: bool,
+    /// It is the touch of a page that was not mapped.
+    pub faults: bool,
+}
+
+impl Named {
+    fn of(name: &Text) -> Self {
+        let opens = matches!(&**name, "open" | "openat" | "openat2" | "creat");
+        let stats = matches!(&**name, "stat" | "lstat" | "newfstatat" | "statx");
+        Self {
+            name: name.clone(),
+            opens,
+            stats,
+            looks_up: (opens && &**name != "creat")
+                || stats
+                || matches!(
+                    &**name,
+                    "access" | "faccessat" | "faccessat2" | "readlink" | "readlinkat" | "execve" | "execveat"
+                ),
+            makes: matches!(
+                &**name,
+                "mkdir" | "mkdirat" | "mknod" | "mknodat" | "symlink" | "symlinkat" | "link" | "linkat"
+            ),
+            removes: matches!(&**name, "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat" | "renameat2"),
+            truncates: matches!(&**name, "truncate" | "ftruncate"),
+            awaits_requests: matches!(&**name, "io_uring_enter" | "io_getevents" | "io_pgetevents"),
+            faults: &**name == "fault",
+        }
+    }
+}
+
 /// Names of operations and paths, by number.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     /// Names of operations.
-    pub(super) ops: Vec<Text>,
+    pub(super) ops: Vec<Named>,
     /// Paths as given.
     pub(super) paths: Vec<Text>,
     numbers: FxHashMap<Text, u32>,
@@ -141,8 +190,8 @@ impl Words {
     /// Copies a call. `is_peer`: see [`Operation::is_peer`].
     pub(super) fn operation(&mut self, call: &Call<'_>, is_peer: bool) -> Operation {
         if call.op_index >= self.ops.len() {
-            self.ops.resize(call.op_index + 1, Text::default());
-            self.ops[call.op_index] = call.op.clone();
+            self.ops.resize(call.op_index + 1, Named::default());
+            self.ops[call.op_index] = Named::of(call.op);
         }
         Operation {
             op_id: call.op_id,
@@ -162,7 +211,7 @@ impl Words {
             source: call.detail.source,
             is_punted: call.detail.sqe_flags.is_some_and(|f| f & 256 != 0),
             is_peer,
-            awaits_requests: matches!(&**call.op, "io_uring_enter" | "io_getevents" | "io_pgetevents"),
+            awaits_requests: self.ops[call.op_index].awaits_requests,
             off_cpu_ns: call.detail.off_cpu_ns,
         }
     }

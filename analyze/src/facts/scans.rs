@@ -21,9 +21,9 @@ pub struct Scans {
 
 impl Scans {
     /// Handles an operation.
-    pub(super) fn push(&mut self, ended: &Ended<'_>, is_open: bool, names: &Names) {
-        let is_stat = matches!(ended.name, "stat" | "lstat" | "newfstatat" | "statx");
-        if !(is_open || is_stat) {
+    pub(super) fn push(&mut self, ended: &Ended<'_>, names: &Names) {
+        let is_open = ended.call.opens;
+        if !(is_open || ended.call.stats) {
             return;
         }
         let op = ended.op;

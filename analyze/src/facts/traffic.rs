@@ -20,6 +20,8 @@ use crate::{
 
 /// Maximum number of files, and of groups, told apart.
 const MOST_GROUPS: usize = 1 << 20;
+/// Groups kept at hand.
+const RECENT: usize = 8;
 /// Maximum number of intervals of a timeline.
 const MOST_INTERVALS: usize = 1 << 24;
 
@@ -147,7 +149,8 @@ struct Pass {
     gaps: Gaps,
     /// Files written.
     begun: FxHashSet<i64>,
-    last: Option<(Group, usize)>,
+    /// Groups seen last, to look them up without hashing.
+    last: Vec<(Group, usize)>,
     left_out: u64,
 }
 
@@ -195,9 +198,7 @@ impl Pass {
     }
 
     fn number(&mut self, group: Group) -> Option<usize> {
-        if let Some((last, number)) = &self.last
-            && *last == group
-        {
+        if let Some((_, number)) = self.last.iter().find(|(last, _)| *last == group) {
             return Some(*number);
         }
         let next = self.flows.len();
@@ -210,7 +211,10 @@ impl Pass {
                 next
             }
         };
-        self.last = Some((group, number));
+        if self.last.len() >= RECENT {
+            self.last.remove(0);
+        }
+        self.last.push((group, number));
         Some(number)
     }
 

@@ -104,7 +104,7 @@ impl Diagnosis {
 
 fn time_in_calls(facts: &Facts) -> TimeInCalls {
     let calls = &facts.calls;
-    let operations = calls.by_name.iter().map(|(name, (tally, parts))| TimeOf {
+    let operations = calls.by_name.iter().zip(&calls.call_names).map(|((tally, parts), name)| TimeOf {
         name: name.to_string(),
         calls: tally.count,
         time_ns: tally.time_ns,
@@ -157,6 +157,7 @@ fn time_in_calls(facts: &Facts) -> TimeInCalls {
 
 fn most(all: impl Iterator<Item = TimeOf>) -> Vec<TimeOf> {
     let mut all: Vec<TimeOf> = all.collect();
+    all.retain(|of| of.calls > 0);
     all.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns).then(a.name.cmp(&b.name)));
     all.truncate(MOST_LISTED);
     all

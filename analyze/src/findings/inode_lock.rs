@@ -50,7 +50,7 @@ fn by_waits(facts: &Facts) -> Option<Draft> {
 /// Without recorded waits: writes of one file that overlap in time wait for one another where the file system lets only
 /// one in.
 fn by_overlap(facts: &Facts) -> Option<Draft> {
-    let serial = &facts.stats.operations.as_ref()?.lock_serial;
+    let serial = &facts.stats.lock_serial;
     let mut cost_ns = 0.0;
     let mut time_ns = 0.0;
     let mut files = Vec::new();

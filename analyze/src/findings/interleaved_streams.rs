@@ -5,7 +5,7 @@ use super::{
     seek_storm::seek_cost_ns,
     support::{Draft, disk_cost_ns, percent},
 };
-use crate::facts::Facts;
+use crate::{facts::Facts, stats::Interleave};
 
 /// Least alternation of two files.
 const LEAST_INDEX: f64 = 0.5;
@@ -15,7 +15,10 @@ const SQL: &str =
 
 pub(super) fn detect(facts: &Facts) -> Option<Draft> {
     let pairs = &facts.stats.layout.interleaved;
-    let worst = pairs.iter().filter(|p| p.index >= LEAST_INDEX).max_by(|a, b| a.index.total_cmp(&b.index))?;
+    let own = |file: i64| facts.calls.files.get(&file).is_some_and(|used| used.writes.count > 0);
+    let is_own = |p: &&Interleave| !facts.has_operations || own(p.files.0) && own(p.files.1);
+    let worst =
+        pairs.iter().filter(is_own).filter(|p| p.index >= LEAST_INDEX).max_by(|a, b| a.index.total_cmp(&b.index))?;
     let cost_ns = disk_cost_ns(facts, seek_cost_ns);
     let files = [worst.files.0, worst.files.1]
         .iter()

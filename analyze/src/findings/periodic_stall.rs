@@ -4,7 +4,7 @@ use super::{
     finding::{Confidence, Evidence},
     support::{Draft, S},
 };
-use crate::facts::Facts;
+use crate::facts::{Facts, Stall};
 
 /// Fewer stalls show no period.
 const LEAST_STALLS: usize = 3;
@@ -12,17 +12,29 @@ const LEAST_STALLS: usize = 3;
 const JOINED_NS: i64 = 500_000_000;
 /// Shorter and longer periods are no commit and no flush.
 const PERIOD_NS: std::ops::Range<i64> = 800_000_000..70_000_000_000;
+/// The stalls that stand out take at least a quarter of the fifth longest.
+const LONGEST: usize = 4;
+const STAND_OUT: i64 = 4;
 /// Greatest relative deviation of the intervals.
 const MOST_VARIATION: f64 = 0.35;
 
 const SQL: &str =
     "SELECT start_ns, dur_ns, op, task_id, file FROM 'ops/*.parquet' WHERE dur_ns > 10000000 ORDER BY start_ns";
 
+/// How long an operation takes at least to count: on a slow device, many take ten milliseconds, and the stalls are those
+/// that stand out.
+fn least_stall_ns(stalls: &[Stall]) -> i64 {
+    let mut lengths: Vec<i64> = stalls.iter().map(|s| s.end_ns - s.start_ns).collect();
+    lengths.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+    lengths.get(LONGEST.min(lengths.len().saturating_sub(1))).map_or(0, |ns| ns / STAND_OUT)
+}
+
 pub(super) fn detect(facts: &Facts) -> Option<Draft> {
     let mut starts: Vec<i64> = Vec::new();
     let mut last_ns = i64::MIN / 2;
     let mut share_ns = 0.0;
-    for stall in &facts.calls.stalls {
+    let least_ns = least_stall_ns(&facts.calls.stalls);
+    for stall in facts.calls.stalls.iter().filter(|s| s.end_ns - s.start_ns >= least_ns) {
         if stall.start_ns - last_ns > JOINED_NS {
             starts.push(stall.start_ns);
         }

@@ -2,9 +2,9 @@
 
 use super::{
     finding::{Confidence, Evidence},
-    support::{Draft, busiest_processes, fstypes, over_files},
+    support::{Draft, busiest_processes, fstypes, over_files, own_disks},
 };
-use crate::facts::Facts;
+use crate::{events::requests::Class, facts::Facts};
 
 /// Fewer syncs are no storm.
 const LEAST_SYNCS: u64 = 20;
@@ -20,17 +20,15 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
         return None;
     }
     let journal = facts.calls.parts.journal_ns;
-    let fsync = facts.stats.operations.as_ref().map(|o| &o.fsync);
-    let mut evidence = Evidence { files, processes: busiest_processes(facts), ..Evidence::default() }
+    let flushes: u64 = own_disks(facts).iter().map(|(d, _)| d.of(Class::Flush).count).sum();
+    let evidence = Evidence { files, processes: busiest_processes(facts), ..Evidence::default() }
         .window(syncs.first_ns, syncs.last_ns)
         .figure("syncs", syncs.count as f64)
         .figure("mean time of a sync, ms", syncs.mean_ns() / 1e6)
         .figure("mean bytes written for a sync", syncs.mean_bytes())
         .figure("time waiting for the journal, s", journal / 1e9)
+        .figure("flushes for a sync", flushes as f64 / syncs.count as f64)
         .sql(SQL);
-    if let Some(flushes) = fsync.and_then(|f| f.flushes) {
-        evidence = evidence.figure("flushes for a sync", flushes);
-    }
     let ext4 = fstypes(facts).iter().any(|t| t == "ext4");
     Some(Draft {
         summary: format!(
