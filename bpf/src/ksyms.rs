@@ -32,6 +32,8 @@ pub struct Ksyms {
     pub addresses: Vec<(String, u64)>,
     /// Process id of this process in the initial pid namespace.
     pub own_tgid: u32,
+    /// Id of the asking thread, likewise.
+    pub own_tid: u32,
 }
 
 /// Looks up the addresses of these functions, including those in modules. A name may have several addresses (static
@@ -52,7 +54,7 @@ pub fn ask(names: &[&str]) -> libbpf_rs::Result<Ksyms> {
     let link = skel.links.ksyms.as_ref().ok_or_else(|| std::io::Error::other("iter/ksym has no link"))?;
     let mut bytes = Vec::new();
     Iter::new(link)?.read_to_end(&mut bytes).context("reading iter/ksym")?;
-    let own_tgid = skel.maps.bss_data.as_deref().map_or(0, |bss| bss.reader_tgid);
+    let (own_tgid, own_tid) = skel.maps.bss_data.as_deref().map_or((0, 0), |bss| (bss.reader_tgid, bss.reader_tid));
     let addresses = bytes
         .chunks_exact(size_of::<ksym_rec>())
         .filter_map(|rec| {
@@ -62,5 +64,5 @@ pub fn ask(names: &[&str]) -> libbpf_rs::Result<Ksyms> {
         })
         .filter(|(_, address)| *address != 0)
         .collect();
-    Ok(Ksyms { addresses, own_tgid })
+    Ok(Ksyms { addresses, own_tgid, own_tid })
 }

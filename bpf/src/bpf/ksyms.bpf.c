@@ -26,6 +26,7 @@ struct {
 
 /* Process id of the reader in the initial pid namespace, which it cannot find out itself. */
 __u32 reader_tgid = 0;
+__u32 reader_tid = 0;
 
 SEC("iter/ksym")
 int ksyms(struct bpf_iter__ksym *ctx)
@@ -34,6 +35,7 @@ int ksyms(struct bpf_iter__ksym *ctx)
 	struct ksym_rec rec = {};
 
 	reader_tgid = bpf_get_current_pid_tgid() >> 32;
+	reader_tid = (__u32)bpf_get_current_pid_tgid();
 	if (!sym)
 		return 0;
 	bpf_probe_read_kernel_str(rec.name, sizeof(rec.name), sym->name);

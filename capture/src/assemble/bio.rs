@@ -28,7 +28,7 @@ impl Assembler {
         self.disk_met(i64::from(rec.dev));
         self.task_met(rec.task_id, rec.queue_ns);
         let told = classify(rec, &mut self.blocks.layouts);
-        let comm = self.comm_of(rec.task_id);
+        let comm = self.comm_of(rec.task_id, rec.queue_ns);
         let mut row = self.blocks.bio(rec, told, comm, self.t0_ns);
         if told.of_file && rec.file.ino != 0 {
             let known = self.file_of(rec.file);

@@ -17,6 +17,7 @@ mod files;
 mod initial_fds;
 mod known_file;
 mod mappings;
+mod names;
 mod ofds;
 mod op;
 mod segments;
@@ -43,7 +44,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     assemble::{
         aio::Aio, block::Blocks, changed_fs::Changed, contents::Contents, context_filter::Sieve, initial_fds::Start,
-        mappings::Mappings, spill_map::Met, uring::Uring, vfs::Below, waits::Waits,
+        mappings::Mappings, names::Names, spill_map::Met, uring::Uring, vfs::Below, waits::Waits,
     },
     calls::{self, Call, Raw},
     decode::wire::Record,
@@ -95,6 +96,20 @@ struct Life {
     row: Task,
     /// The adopted task whose descriptor table it uses; `None` after it got its own by a fork.
     table: Option<i64>,
+    names: Names,
+}
+
+impl Life {
+    /// The thread has this name from `at_ns` (monotonic) on.
+    fn named(&mut self, comm: Text, at_ns: u64) {
+        if comm != self.row.comm {
+            let before = std::mem::replace(&mut self.row.comm, comm);
+            // A thread whose start was lost had a name that nobody knows.
+            if !before.is_empty() {
+                self.names.replaced(before, at_ns);
+            }
+        }
+    }
 }
 
 /// Number of rows per class, for the ledger.
@@ -146,6 +161,7 @@ struct Ended {
     pid: i32,
     tid: i32,
     comm: Text,
+    names: Names,
 }
 
 /// Turns records into rows of a reel. See the module.
@@ -311,7 +327,7 @@ impl Assembler {
                 self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.tid = rec.tid as i32;
-                    life.row.comm = comm.clone();
+                    life.named(comm.clone(), rec.hdr.end_ns);
                     let pid = life.row.pid;
                     self.mappings.forget(pid);
                     if let Some(waits) = &mut self.waits {
@@ -328,6 +344,11 @@ impl Assembler {
                     uid: Some(rec.uid as i32),
                     gid: Some(rec.gid as i32),
                 })
+            }
+            Record::Named(rec) => {
+                self.counts.tasks += 1;
+                self.task_named(&rec);
+                Ok(())
             }
             Record::Exit(rec) => {
                 self.counts.tasks += i64::from(rec.listed == 0);
@@ -387,11 +408,12 @@ impl Assembler {
         self.tasks.get(&task_id).map_or(gone, |life| (life.row.pid, life.row.tid))
     }
 
-    /// Name of a recorded task, also of one that has ended: its requests may end after it.
-    pub(crate) fn comm_of(&self, task_id: u32) -> Option<Text> {
+    /// Name of a recorded task at a monotonic time, also of one that has ended: its requests may end after it.
+    pub(crate) fn comm_of(&self, task_id: u32, at_ns: u64) -> Option<Text> {
         let ended = &self.ended[task_id as usize % ENDED];
-        let gone = (ended.task_id == task_id && task_id != 0).then_some(&ended.comm);
-        self.tasks.get(&task_id).map(|life| &life.row.comm).or(gone).cloned()
+        let gone = (ended.task_id == task_id && task_id != 0).then_some((&ended.names, &ended.comm));
+        let living = self.tasks.get(&task_id).map(|life| (&life.names, &life.row.comm));
+        living.or(gone).map(|(names, last)| names.at(at_ns).unwrap_or(last).clone())
     }
 }
 

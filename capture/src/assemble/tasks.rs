@@ -8,7 +8,7 @@ use ioreel_traces::{
 
 use super::{Assembler, ENDED, Ended, Life};
 use crate::{
-    assemble::{block, initial_fds::Used},
+    assemble::{block, initial_fds::Used, names::Names},
     calls::{Call, Raw, makes_descriptor},
 };
 
@@ -71,7 +71,7 @@ impl Assembler {
             sieve.task_began(row.task_id, row.parent, row.clone_flags);
         }
         self.note_met(rec.task_id);
-        self.tasks.insert(rec.task_id, Life { row, table });
+        self.tasks.insert(rec.task_id, Life { row, table, names: Names::default() });
     }
 
     /// Marks the task as known; returns whether it was not.
@@ -91,7 +91,7 @@ impl Assembler {
             let start_ns = self.since(at_ns).max(0);
             let unknown = || Task { task_id: i64::from(task_id), start_ns, ..Task::default() };
             let row = self.late.remove(&task_id).unwrap_or_else(unknown);
-            self.tasks.insert(task_id, Life { row, table: None });
+            self.tasks.insert(task_id, Life { row, table: None, names: Names::default() });
         }
     }
 
@@ -215,6 +215,17 @@ impl Assembler {
         self.start.settled(now_ns).into_iter().try_for_each(|row| self.writer.fds.push(row))
     }
 
+    /// A thread has another name.
+    pub(super) fn task_named(&mut self, rec: &rec_task) {
+        if self.is_over {
+            return;
+        }
+        self.task_met(rec.task_id, rec.hdr.end_ns);
+        if let Some(life) = self.tasks.get_mut(&rec.task_id) {
+            life.named(block::comm(&rec.comm), rec.hdr.end_ns);
+        }
+    }
+
     /// A thread ended, or (`left`) is no longer recorded.
     pub(super) fn task_ended(&mut self, rec: &rec_task, left: bool) -> Result<()> {
         if self.is_over {
@@ -234,9 +245,10 @@ impl Assembler {
             // Its start was lost.
             (life.row.pid, life.row.tid) = (rec.pid as i32, rec.tid as i32);
         }
-        life.row.comm = block::comm(&rec.comm);
+        life.named(block::comm(&rec.comm), rec.hdr.end_ns);
         let (pid, tid, comm) = (life.row.pid, life.row.tid, life.row.comm.clone());
-        self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm };
+        let names = std::mem::take(&mut life.names);
+        self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm, names };
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);

@@ -25,6 +25,8 @@ pub enum Record<'a> {
     Task(rec_task),
     /// A program was executed; its path.
     Exec(rec_exec, &'a [u8]),
+    /// A thread has another name.
+    Named(rec_task),
     /// A thread ended.
     Exit(rec_task),
     /// An open descriptor of an adopted task; the two paths of its file.
@@ -252,6 +254,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
             let (rec, path) = take::<rec_exec>(bytes)?;
             Record::Exec(rec, path)
         }
+        rec_type::REC_NAMED => Record::Named(take(bytes)?.0),
         rec_type::REC_EXIT => Record::Exit(take(bytes)?.0),
         rec_type::REC_FD => {
             let (rec, rest) = take::<rec_fd>(bytes)?;

@@ -101,6 +101,8 @@ pub(crate) struct EndIos {
     pub(crate) warning: Option<String>,
     /// Process id of the recorder in the initial pid namespace.
     pub(crate) own_tgid: u32,
+    /// Id of the thread that asked, likewise.
+    pub(crate) own_tid: u32,
 }
 
 /// Looks the functions up with the kernel's symbol iterator, or in /proc/kallsyms if the iterator is refused.
@@ -108,9 +110,9 @@ pub(crate) fn end_ios() -> EndIos {
     let works = WORKS.iter().map(|(name, _)| *name);
     let btrfs = BTRFS_ENDS.iter().map(|(name, _)| *name);
     let names: Vec<&str> = END_IOS.iter().map(|(name, _)| *name).chain(works).chain(btrfs).collect();
-    let own = std::process::id();
-    let (found, own_tgid) = match ksyms::ask(&names) {
-        Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { told.own_tgid }),
+    let own = (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+    let (found, (own_tgid, own_tid)) = match ksyms::ask(&names) {
+        Ok(told) => (told.addresses, if told.own_tgid == 0 { own } else { (told.own_tgid, told.own_tid) }),
         Err(e) => {
             log::debug!("iter/ksym: {e}");
             (from_proc(&names), own)
@@ -132,7 +134,7 @@ pub(crate) fn end_ios() -> EndIos {
     let btrfs = BTRFS_ENDS.iter().map(|(name, kind)| (*name, kind.0)).flat_map(described).collect();
     let works = WORKS.iter().map(|(name, kind)| (*name, kind.0)).flat_map(described);
     let works = works.map(|d| work_desc { address: d.address, kind: d.kind }).collect();
-    EndIos { btrfs, works, known, warning, own_tgid }
+    EndIos { btrfs, works, known, warning, own_tgid, own_tid }
 }
 
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {

@@ -27,6 +27,8 @@ pub enum Group {
     Cache,
     /// Moves between cgroups.
     Moves,
+    /// Names of threads.
+    Names,
     /// File I/O by the kernel itself.
     Vfs,
 }
@@ -69,6 +71,7 @@ const OPTIONAL: &[Optional] = &[
         1..=9,
         "some first stores to pages of programs that make no calls",
     ),
+    other("task_renamed", "task_rename", Group::Names, 2..=9, "changes of thread names"),
     other("cache_fill", "mm_filemap_add_to_page_cache", Group::Cache, 1..=9, "what enters the page cache"),
     other("cache_evict", "mm_filemap_delete_from_page_cache", Group::Cache, 1..=9, "what leaves the page cache"),
     other("cache_dirty", "writeback_dirty_folio", Group::Cache, 2..=9, "what is made dirty in the page cache"),

@@ -19,7 +19,7 @@ pub struct Plan {
     /// Stop threads before a ring is full.
     pub lossless: bool,
     /// Record operations and tasks. If false, only the block layer is recorded: their probes are not loaded, no call
-    /// gets slower, and this process's own device I/O is recorded too.
+    /// gets slower, and this process's own device I/O is recorded too, except that of the thread that loads the probes.
     pub ops: bool,
     /// File I/O by the kernel itself.
     pub vfs: Vfs,

@@ -3,6 +3,7 @@
 pub(crate) mod attribution;
 pub(crate) mod bytes;
 pub(crate) mod devices;
+pub(crate) mod renamed;
 pub(crate) mod requests;
 pub(crate) mod stacked;
 pub(crate) mod truth;
@@ -68,6 +69,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         devices::zeroes
         devices::a_file_system_made_meanwhile
         devices::a_scrub
+        renamed::bios_have_the_name_of_their_time
         uncommon::mounted_out_of_sight
         uncommon::ciphertext
         uncommon::clusters_of_small_blocks

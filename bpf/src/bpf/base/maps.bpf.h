@@ -24,6 +24,7 @@ const volatile __u32 target_kind = TARGET_NONE;
 const volatile __u32 host_mnt_ns = 0; /* inode number of the recorder's mount namespace */
 const volatile __u64 target_cgroup = 0; /* TARGET_CGROUP: id of the cgroup */
 const volatile __u32 self_tgid = 0; /* the recorder */
+const volatile __u32 self_tid = 0; /* its watching thread, if the recorder's other threads are recorded */
 const volatile bool lossless = false; /* --lossless: threads are stopped when rings are half full */
 const volatile __u32 ring_bytes = 0; /* size of each of `rings` */
 const volatile bool cache_wanted = false; /* --cache */

@@ -37,6 +37,7 @@ enum rec_type {
 	REC_FD = 9, /* rec_fd; only from the snapshot of descriptors */
 	REC_PLACE = 20, /* rec_place, cwd, root; only from the snapshot */
 	REC_MAP = 21, /* rec_map, path; only from the snapshot */
+	REC_NAMED = 25, /* rec_task: a thread has another name */
 	REC_LEFT = 22, /* rec_task: the thread is no longer recorded, but still alive */
 	REC_WAIT = 24, /* rec_wait, kernel stack, user stack */
 	REC_LOOKED = 23, /* rec_hdr, made in user space: the snapshot is complete */

@@ -182,7 +182,8 @@ static __always_inline int bio_queued(unsigned long long *ctx, struct bio *bio, 
 		set_fault_cause(b, task);
 	if (vfs_kernel && !b->task_id && (task->flags & PF_KTHREAD))
 		set_vfs_cause(b, task, frame_of(ctx));
-	if (unlikely((__u32)task->tgid == self_tgid))
+	/* Its layouts are read while bios are recorded. */
+	if (unlikely((__u32)task->tgid == self_tgid || (self_tid && (__u32)task->pid == self_tid)))
 		b->hide = HIDE_OWN;
 	if (cache_wanted && !b->hide)
 		cache_writeback(b);

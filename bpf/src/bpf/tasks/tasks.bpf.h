@@ -425,6 +425,26 @@ int ATOMIC_PROG(task_exec_again, struct task_struct *task, int old_pid, struct l
 	return tell_exec(task, bprm, true);
 }
 
+/*
+ * A thread gets another name: by prctl, by a write to its file `comm`, or by an exec, which names it before it sends
+ * its own record.
+ */
+SEC("tp_btf/task_rename")
+int ATOMIC_PROG(task_renamed, struct task_struct *task, const char *name)
+{
+	struct task_ref *ref = recorded_ref(task);
+	struct rec_task rec = {};
+
+	if (!ref || !block_active)
+		return 0;
+	rec.task_id = ref->task_id;
+	rec.pid = task->tgid;
+	rec.tid = task->pid;
+	bpf_probe_read_kernel_str(rec.comm, sizeof(rec.comm), name);
+	emit_fixed(&rec, REC_NAMED, CLASS_TASKS, bpf_ktime_get_ns());
+	return 0;
+}
+
 static __always_inline int tell_exit(struct task_struct *task, bool again)
 {
 	struct task_ref *ref = recorded_ref(task);

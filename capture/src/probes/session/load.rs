@@ -77,7 +77,8 @@ pub(super) fn set_constants(open: &mut OpenIoreelSkel<'_>, plan: &Plan, end_ios:
     rodata.host_mnt_ns = host::mount_namespace();
     rodata.target_kind = plan.target.kind().0;
     rodata.target_cgroup = if let Targets::Cgroup(id) = plan.target { id } else { 0 };
-    rodata.self_tgid = if plan.ops { end_ios.own_tgid } else { 0 };
+    // Without operations, this process is the one to watch; what the watching thread itself reads is not.
+    (rodata.self_tgid, rodata.self_tid) = if plan.ops { (end_ios.own_tgid, 0) } else { (0, end_ios.own_tid) };
     rodata.own_pid_ns = host::own_pid_namespace();
     rodata.fixed_devices = plan.fixed_devices;
     for (slot, desc) in rodata.btrfs_ends.iter_mut().zip(&end_ios.btrfs) {
@@ -141,6 +142,7 @@ pub(super) fn choose_programs(
         Group::Cache => plan.cache,
         Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
         Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
+        Group::Names => plan.ops,
     });
     let progs = &mut open.progs;
     progs.op_enter.set_autoload(plan.ops && !preemptible);
