@@ -73,6 +73,9 @@ struct One {
     reel: String,
     path: String,
     lost: i64,
+    /// Whether the statistics begin where rotation stopped dropping events.
+    #[serde(skip)]
+    dropped: bool,
     #[serde(flatten)]
     stats: Stats,
 }
@@ -149,7 +152,8 @@ fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
         scope.tasks = Some(tasks);
     }
     let stats = Stats::of(&reel, &scope)?;
-    Ok(One { reel: reel.name(), path: reel.path().display().to_string(), lost: reel.manifest.lost(), stats })
+    let dropped = args.from.is_none() && stats.from_ns > 0;
+    Ok(One { reel: reel.name(), path: reel.path().display().to_string(), lost: reel.manifest.lost(), dropped, stats })
 }
 
 fn print(groups: &[Vec<One>], rows: &[Row]) {
@@ -159,8 +163,9 @@ fn print(groups: &[Vec<One>], rows: &[Row]) {
             let lost = if one.lost > 0 { format!(", {} EVENTS LOST", count(one.lost as u64)) } else { String::new() };
             let from =
                 if one.stats.from_ns > 0 { format!(" from {}", duration(one.stats.from_ns)) } else { String::new() };
+            let dropped = if one.dropped { ", earlier events were dropped" } else { "" };
             let label = if groups.len() > 1 { format!("{} ", letter(i)) } else { String::new() };
-            out!("{}{}{from}, {}{lost}", bold(&label), one.reel, duration(one.stats.span_ns));
+            out!("{}{}{from}, {}{dropped}{lost}", bold(&label), one.reel, duration(one.stats.span_ns));
         }
     }
     let heads: Vec<String> =

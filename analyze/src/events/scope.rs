@@ -11,10 +11,10 @@ use ioreel_traces::{
 
 use crate::{Result, bad_column};
 
-/// Restrictions of a statistic. The default has none.
+/// Restrictions of a statistic. The default has none: all that the reel keeps.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Only events that start at or after this time, ns.
+    /// Only events that start at or after this time, ns. Default: the time from which on a rotated reel is complete.
     pub from_ns: Option<i64>,
     /// Only events that start before this time, ns.
     pub to_ns: Option<i64>,
@@ -30,6 +30,18 @@ impl Scope {
     /// Whether this start time is in the window.
     pub fn holds_time(&self, t_ns: i64) -> bool {
         self.from_ns.is_none_or(|from| t_ns >= from) && self.to_ns.is_none_or(|to| t_ns < to)
+    }
+
+    /// The same scope without events that the reel has only in part, because rotation dropped others of their time.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub fn of_kept(&self, reel: &Reel) -> Result<Self> {
+        let from_ns = match self.from_ns {
+            Some(from_ns) => Some(from_ns),
+            None => Some(reel.kept_from_ns()?).filter(|kept| *kept > 0),
+        };
+        Ok(Self { from_ns, ..self.clone() })
     }
 
     /// Whether the device is selected.

@@ -64,7 +64,8 @@ use crate::{
 /// Statistics of a reel. The members are the JSON of `ioreel stats --json`: see `docs/json.md`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
-    /// Start, ns since the start of the reel.
+    /// Start, ns since the start of the reel. Of a rotated reel, the time from which on it is complete, unless another
+    /// was requested.
     pub from_ns: i64,
     /// Length of the span, ns. Rates are relative to it.
     pub span_ns: i64,
@@ -94,7 +95,7 @@ impl Stats {
     /// # Errors
     /// When the reel cannot be read.
     pub fn of(reel: &Reel, scope: &Scope) -> Result<Self> {
-        let manifest = &reel.manifest;
+        let (manifest, scope) = (&reel.manifest, &scope.of_kept(reel)?);
         let stated_ns = manifest.span.elapsed_ns.saturating_add(manifest.span.settle_ns);
         let whole_ns = stated_ns.max(last_row_ns(reel));
         let from_ns = scope.from_ns.unwrap_or(0).max(0);

@@ -114,9 +114,9 @@ impl DeviceMeter {
         self.bytes(Class::Read).saturating_add(self.bytes(Class::Write))
     }
 
-    /// The totals, with rates over `span_ns`.
-    pub fn summary(&self, dev: i64, manifest: &Manifest, span_ns: i64) -> DeviceSummary {
-        let span = span_ns.max(1) as f64;
+    /// The totals, with rates over the window from `from_ns` to `to_ns`, both since the start of the reel.
+    pub fn summary(&self, dev: i64, manifest: &Manifest, (from_ns, to_ns): (i64, i64)) -> DeviceSummary {
+        let span = to_ns.saturating_sub(from_ns).max(1) as f64;
         let mut d2c = Latency::default();
         self.classes.iter().filter(|(class, _)| class.is_data()).for_each(|(_, c)| d2c.add(&c.d2c));
         let completed: u64 = self.classes.values().map(|c| c.count - c.incomplete).sum();
@@ -145,7 +145,7 @@ impl DeviceMeter {
             iops: completed as f64 * 1e9 / span,
             qd_mean: self.depth.in_flight_ns() as f64 / span,
             qd_max: self.depth.max(),
-            util: self.depth.busy_ns() as f64 / span,
+            util: self.depth.busy_until(to_ns) as f64 / span,
         }
     }
 }

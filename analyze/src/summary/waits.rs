@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ioreel_traces::{Reel, rows::Wait};
 use serde::Serialize;
 
-use crate::Result;
+use crate::{Result, events::scope::Scope};
 
 /// Waits of one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,11 +22,15 @@ pub struct WaitSummary {
     pub max_ns: i64,
 }
 
-/// Sums over the table `waits`, most time first. Empty if waits were not recorded.
-pub fn waits(reel: &Reel) -> Result<Vec<WaitSummary>> {
+/// Sums over the waits of the table `waits` that start in the scope's window, most time first. Empty if waits were not
+/// recorded.
+pub fn waits(reel: &Reel, scope: &Scope) -> Result<Vec<WaitSummary>> {
     let mut by_reason: BTreeMap<String, WaitSummary> = BTreeMap::new();
     for wait in reel.rows::<Wait>() {
         let w = wait?;
+        if !scope.holds_time(w.start_ns) {
+            continue;
+        }
         let sum = by_reason.entry(w.reason.to_string()).or_default();
         sum.count += 1;
         sum.total_ns = sum.total_ns.saturating_add(w.dur_ns);

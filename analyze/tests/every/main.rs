@@ -2,6 +2,7 @@
 //! number must be the same. Percentiles and extremes of latencies are kept to three digits.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod kept;
 mod naive;
 
 use std::{
@@ -14,6 +15,7 @@ use ioreel_analyze::{Scope, Stats, stats::compare::compare};
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
     manifest::{Device, Kind, Span},
+    rotate::Keep,
     rows::{Bio, Block, Op, block_flags},
 };
 use naive::World;
@@ -162,6 +164,11 @@ fn call(rng: &mut Lcg, i: i64, at: i64, step_ns: i64) -> Option<Op> {
 
 /// The reel, its rows in the order in which a recorder learns of them: that of their ends.
 fn reel(dir: &Path, w: &World) -> Reel {
+    rotated(dir, w, Keep::default())
+}
+
+/// The same reel, of which rotation keeps only a part.
+fn rotated(dir: &Path, w: &World, keep: Keep) -> Reel {
     let device = |(dev, name, phys): (i64, &str, i64)| Device {
         dev,
         name: name.into(),
@@ -169,7 +176,7 @@ fn reel(dir: &Path, w: &World) -> Reel {
         ..Device::default()
     };
     let manifest = Manifest {
-        span: Span { elapsed_ns: w.span_ns, settle_ns: 0 },
+        span: Span { elapsed_ns: w.span_ns, ..Span::default() },
         devices: DEVICES.map(device).to_vec(),
         ..Manifest::new(Kind::Synthetic, "test")
     };
@@ -183,6 +190,9 @@ fn reel(dir: &Path, w: &World) -> Reel {
     blocks.into_iter().for_each(|b| writer.block.push(b).unwrap());
     bios.into_iter().for_each(|b| writer.bio.push(b).unwrap());
     ops.into_iter().for_each(|o| writer.ops.push(o).unwrap());
+    // Rotation drops whole segments.
+    writer.flush().unwrap();
+    writer.rotate(keep, w.span_ns, &[]).unwrap();
     writer.close(manifest).unwrap();
     Reel::open(dir.join("r.reel")).unwrap()
 }

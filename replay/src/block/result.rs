@@ -81,7 +81,7 @@ impl Result {
         manifest.command = original.manifest.command.clone();
         manifest.clock =
             Clock { monotonic_ns: report.epoch_ns, realtime_ns: now.tv_sec * 1_000_000_000 + now.tv_nsec - since_ns };
-        manifest.span = Span { elapsed_ns: report.elapsed_ns, settle_ns: 0 };
+        manifest.span = Span { elapsed_ns: report.elapsed_ns, ..Span::default() };
         manifest.devices = vec![Described {
             dev,
             name,

@@ -478,6 +478,7 @@ fn making(
         span: Span {
             elapsed_ns: report.elapsed_ns,
             settle_ns: report.synced_ns.unwrap_or(report.elapsed_ns) - report.elapsed_ns,
+            ..Span::default()
         },
         mount: target.mount.clone(),
         warnings: report.warnings.clone(),

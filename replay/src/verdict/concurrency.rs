@@ -96,7 +96,8 @@ impl InFlight {
 }
 
 fn mean(shares: &[f64]) -> f64 {
-    shares.iter().enumerate().map(|(n, s)| n as f64 * s).sum()
+    // The sum of no numbers is -0.
+    shares.iter().enumerate().map(|(n, s)| n as f64 * s).fold(0.0, std::ops::Add::add)
 }
 
 fn most(shares: &[f64]) -> i64 {
@@ -155,5 +156,6 @@ mod tests {
         assert_eq!(s, [0.0, 0.75, 0.25]);
         assert_eq!((mean(&s), most(&s)), (1.25, 2));
         assert_eq!(InFlight::default().shares(), Vec::<f64>::new());
+        assert_eq!(format!("{:.2}", mean(&[])), "0.00");
     }
 }

@@ -49,6 +49,8 @@ pub(crate) fn rotation_keeps_the_newest() {
     assert!(ops.filtered > CALLS / 4, "{ops:?}");
     assert_eq!(m.left_out["operations dropped again by rotation"], ops.filtered);
     assert!(ops.seen > CALLS, "{ops:?}");
+    let kept_from_ns = m.span.kept_from_ns;
+    assert!(kept_from_ns > m.span.elapsed_ns / 4 && kept_from_ns < m.span.elapsed_ns, "{:?}", m.span);
     let offsets: Vec<i64> = reel
         .read::<Op>()
         .unwrap()

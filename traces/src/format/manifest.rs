@@ -149,6 +149,9 @@ pub struct Span {
     pub elapsed_ns: i64,
     /// From then until the file systems were synced and the devices were idle.
     pub settle_ns: i64,
+    /// Start of what a rotating reel keeps: every event that ended before it may have been dropped, none that started
+    /// at or after it was. 0 if nothing was dropped.
+    pub kept_from_ns: i64,
 }
 
 /// A mounted file system.

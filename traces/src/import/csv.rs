@@ -79,7 +79,7 @@ pub fn import(input: &Path, out: &Path, options: &Options) -> Result<Manifest> {
         }
         let table = if options.rows == Rows::Block { "block" } else { "ops" };
         manifest.ledger.insert(table.into(), made::all_written(maker.count));
-        manifest.span = Span { elapsed_ns: maker.last_ns, settle_ns: 0 };
+        manifest.span = Span { elapsed_ns: maker.last_ns, ..Span::default() };
         manifest.devices = maker.devices();
         if let Some(import) = &mut manifest.import {
             import.records = maker.count;

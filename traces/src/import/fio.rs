@@ -52,7 +52,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             }
         }
         manifest.ledger.insert("ops".into(), made::all_written(log.count));
-        manifest.span = Span { elapsed_ns: log.now_ns, settle_ns: 0 };
+        manifest.span = Span { elapsed_ns: log.now_ns, ..Span::default() };
         manifest.warnings.push(
             "a fio log contains no results, durations or threads: every operation gets duration 0 and full success"
                 .into(),

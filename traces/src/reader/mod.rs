@@ -3,10 +3,11 @@
 //! In: the folder of a reel. Out: its manifest, and rows or batches of a table, per segment or (`ordered`) by time.
 //! May use: `format`, `private`.
 //!
-//! `guard` turns a panic of the Parquet decoder on a damaged file into an error. `limits` refuses files that
+//! `kept` tells from when on a reel is complete. `guard` turns a panic of the Parquet decoder on a damaged file into an error. `limits` refuses files that
 //! claim far more rows or bytes than their size explains.
 
 mod guard;
+pub mod kept;
 pub(crate) mod limits;
 pub(crate) mod ordered;
 mod pages;

@@ -37,7 +37,7 @@ impl ReelWriter {
         segments.entry(Task::TABLE.into()).or_default().extend(tasks);
         segments.entry(File::TABLE.into()).or_default().extend(files);
         segments.retain(|_, s| !s.is_empty());
-        let mut manifest = Manifest { state: State::Complete, segments, ..manifest.clone() };
+        let mut manifest = Manifest { state: State::Complete, segments, ..self.with_kept(manifest) };
         manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
         match &self.names {
             Some(names) => locked(names).manifest(&manifest).write(copy),

@@ -116,6 +116,8 @@ pub type Names = Arc<Mutex<Anonymizer>>;
 pub struct ReelWriter {
     /// Rotation has dropped all operations before this one.
     pub(crate) least_op: i64,
+    /// Rotation has dropped no event that started at or after this time.
+    kept_from_ns: i64,
     /// Number of closed segments of `ops`, `block` and `bio` when the other tables were last closed.
     closed: usize,
     names: Option<Names>,
@@ -294,6 +296,7 @@ impl ReelWriter {
     fn tables(folder: Option<&Folder>, options: WriterOptions, lock: Option<File>) -> Self {
         Self {
             least_op: 0,
+            kept_from_ns: 0,
             closed: 0,
             names: None,
             causes: Causes::default(),
@@ -327,8 +330,9 @@ impl ReelWriter {
 
     /// Writes this manifest to the reel, with mapped names if names are mapped.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let manifest = self.with_kept(manifest);
         match &self.names {
-            Some(names) => locked(names).manifest(manifest).write(self.folder()?),
+            Some(names) => locked(names).manifest(&manifest).write(self.folder()?),
             None => manifest.write(self.folder()?),
         }
     }
@@ -520,7 +524,7 @@ impl ReelWriter {
             manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };
         }
         self.write_manifest(&manifest)?;
-        flushed.map(|()| manifest)
+        flushed.map(|()| self.with_kept(&manifest))
     }
 
     /// Corrects the ledger of a reel that ends early to what is on disk, because its maker stopped counting at the

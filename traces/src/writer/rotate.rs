@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
-    ReelWriter, Result,
+    Manifest, ReelWriter, Result,
     format::{
-        manifest::Segment,
+        manifest::{Segment, Span},
         rows::{Bio, Block, Cache, Op, Stop, Task, Wait},
         table::Row,
     },
@@ -40,7 +40,8 @@ impl ReelWriter {
     /// Drops the oldest closed segments beyond `keep`. `now_ns` is the reel's time, `living` the threads that have not
     /// ended. Bios lose their references to dropped requests and operations. Threads that have ended stay while a row
     /// refers to them; their programs, descriptors and mappings are dropped with them. Files stay. After a crash at any
-    /// point, a repair makes the reel valid. Returns whether anything was dropped.
+    /// point, a repair makes the reel valid. Manifests written from then on tell the start of what is kept. Returns
+    /// whether anything was dropped.
     pub fn rotate(&mut self, keep: Keep, now_ns: i64, living: &[Task]) -> Result<bool> {
         self.merge_small()?;
         let drop = self.too_old(keep, now_ns);
@@ -50,8 +51,10 @@ impl ReelWriter {
         // Rows of open segments may refer to dropped ones.
         self.find_causes()?;
         self.bio.flush()?;
+        let dropped_to_ns = self.last_end_ns(drop)?;
         self.forget_in_bios(drop)?;
         self.drop_oldest(drop)?;
+        self.kept_from_ns = self.kept_from_ns.max(dropped_to_ns.saturating_add(1));
         if self.threads_are_many() {
             self.sweep_threads(now_ns, living)?;
         }
@@ -103,6 +106,36 @@ impl ReelWriter {
                 _ => drop.contents += 1,
             }
         }
+    }
+
+    /// The latest end of an event in the segments to drop.
+    fn last_end_ns(&self, drop: Drop) -> Result<i64> {
+        let listed = |segments: &[Segment], n: usize| segments.iter().take(n).map(|s| s.to_ns).max();
+        let mut last_ns = [
+            listed(&self.ops.segments, drop.ops),
+            listed(&self.stops.segments, drop.stops),
+            listed(&self.waits.segments, drop.waits),
+            listed(&self.cache.segments, drop.cache),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(0, i64::max);
+        // The list of segments does not count the time until a request or bio completes.
+        for i in 0..drop.block {
+            let ends = |b: &Block| b.complete_ns.map_or(b.issue_ns, |end| end.max(b.issue_ns));
+            last_ns = self.block.rows_of(i)?.iter().map(ends).fold(last_ns, i64::max);
+        }
+        for i in 0..drop.bio {
+            let ends = |b: &Bio| b.complete_ns.map_or(b.queue_ns, |end| end.max(b.queue_ns));
+            last_ns = self.bio.rows_of(i)?.iter().map(ends).fold(last_ns, i64::max);
+        }
+        Ok(last_ns)
+    }
+
+    /// The manifest, with the start of what is kept.
+    pub(super) fn with_kept(&self, manifest: &Manifest) -> Manifest {
+        let span = Span { kept_from_ns: self.kept_from_ns.max(manifest.span.kept_from_ns), ..manifest.span.clone() };
+        Manifest { span, ..manifest.clone() }
     }
 
     /// Clears references of remaining bios to dropped requests and operations.

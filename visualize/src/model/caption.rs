@@ -21,6 +21,9 @@ pub(crate) fn subtitle(s: &Survey) -> String {
         let settle = if s.settle_ns > 0 { format!(" + {} settling", duration(s.settle_ns)) } else { String::new() };
         parts.push(format!("{}{settle}", duration(s.elapsed_ns)));
     }
+    if s.kept_from_ns > 0 && s.kept_from_ns >= s.from_ns {
+        parts.push(format!("events before {} were dropped", duration(s.kept_from_ns)));
+    }
     if s.window != (false, false) {
         parts.push(format!("window from {} to {}", duration(s.from_ns), duration(s.to_ns)));
     }

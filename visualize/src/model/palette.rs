@@ -22,7 +22,10 @@ use crate::{
         raster::{Blend, Grid},
         theme::{HEATS, HUES, Ink},
     },
-    model::{shape::Layer, survey::Choice},
+    model::{
+        shape::Layer,
+        survey::{Choice, Survey},
+    },
 };
 
 /// Meaning of the colours of a picture.
@@ -62,18 +65,18 @@ const STEPS_NS: [i64; HEATS - 1] = [100_000, 1_000_000, 10_000_000, 100_000_000]
 const STEP_LABELS: [&str; HEATS] = ["below 100 µs", "below 1 ms", "below 10 ms", "below 100 ms", "100 ms and more"];
 
 impl Palette {
-    /// One palette per reel. A category has the same colour in all of them.
-    pub(crate) fn of(reels: &[Reel], choice: &Choice, by: ColorBy) -> Result<Vec<Self>> {
+    /// One palette per reel, by what its survey chose. A category has the same colour in all of them.
+    pub(crate) fn of(reels: &[Reel], surveys: &[Survey], by: ColorBy) -> Result<Vec<Self>> {
         let mut weights: BTreeMap<String, u64> = BTreeMap::new();
         let mut named: Vec<(HashMap<i64, Text>, HashMap<i64, Text>)> = Vec::new();
-        for reel in reels {
+        for (reel, survey) in reels.iter().zip(surveys) {
             named.push(match by {
                 ColorBy::File => (files(reel)?, HashMap::new()),
                 ColorBy::Process => (HashMap::new(), tasks(reel)?),
                 _ => Default::default(),
             });
             if let Some((files, tasks)) = named.last() {
-                weigh(reel, choice, by, files, tasks, &mut weights)?;
+                weigh(reel, &survey.choice, by, files, tasks, &mut weights)?;
             }
         }
         let mut ranked: Vec<(u64, String)> = weights.into_iter().map(|(name, n)| (n, name)).collect();

@@ -27,15 +27,28 @@ use crate::{PlotError, Result};
 /// Device and time window to draw.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Device name or `major:minor`. Default: the one with most bytes.
+    /// Device name or `major:minor`. Default: the one below the files that the workload used most; without files, the one
+    /// with most bytes.
     pub device: Option<String>,
-    /// Start of the window, ns. Default: the start of the reel.
+    /// Start of the window, ns. Default: the start of the reel; of a rotated reel, the time from which on it is complete.
     pub from_ns: Option<i64>,
     /// End of the window, ns. Default: the end of the reel.
     pub to_ns: Option<i64>,
 }
 
 impl Choice {
+    /// The same choice without the time of which rotation dropped events.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub(crate) fn of_kept(&self, reel: &Reel) -> Result<Self> {
+        let from_ns = match self.from_ns {
+            Some(from_ns) => Some(from_ns),
+            None => Some(reel.kept_from_ns()?).filter(|kept| *kept > 0),
+        };
+        Ok(Self { from_ns, ..self.clone() })
+    }
+
     /// Whether an event at `t_ns` is in the window.
     pub fn holds(&self, t_ns: i64) -> bool {
         self.from_ns.is_none_or(|f| t_ns >= f) && self.to_ns.is_none_or(|t| t_ns <= t)
@@ -48,6 +61,10 @@ const MOST_NS: i64 = 1 << 61;
 /// Result of the first pass.
 #[derive(Clone, Debug)]
 pub struct Survey {
+    /// What is drawn.
+    pub choice: Choice,
+    /// Events before this time were dropped by rotation. 0: none were.
+    pub kept_from_ns: i64,
     /// Display name.
     pub name: String,
     /// Command line. Empty if there is none.
@@ -219,6 +236,8 @@ fn cut_short(reel: &Reel) -> String {
 
 /// First pass over the reel.
 pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
+    let asked = choice;
+    let choice = &choice.of_kept(reel)?;
     let m = &reel.manifest;
     let mut devices = devices(reel, choice)?;
     let has_calls = reel.count::<Op>() > 0;
@@ -241,7 +260,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
     let from_ns = choice.from_ns.unwrap_or(0).clamp(0, MOST_NS);
     let last_ns = last_ns.clamp(0, MOST_NS);
     let to_ns = choice.to_ns.map_or(last_ns, |t| t.min(last_ns));
-    if from_ns >= to_ns && (choice.from_ns.is_some() || choice.to_ns.is_some()) {
+    if from_ns >= to_ns && (asked.from_ns.is_some() || choice.to_ns.is_some()) {
         let s = |ns: i64| ns as f64 / 1e9;
         return Err(PlotError::EmptyWindow { from_s: s(from_ns), to_s: s(to_ns) });
     }
@@ -263,6 +282,8 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
         used: seen.used,
     });
     Ok(Survey {
+        choice: choice.clone(),
+        kept_from_ns: reel.kept_from_ns()?,
         name: reel.name(),
         command: m.command.as_ref().map(|c| c.argv.join(" ")).unwrap_or_default(),
         fstype,
@@ -275,7 +296,7 @@ pub fn survey(reel: &Reel, choice: &Choice) -> Result<Survey> {
         lost: m.lost(),
         unfinished: m.state == State::Recording,
         cut_short: cut_short(reel),
-        window: (from_ns > 0, choice.to_ns.is_some_and(|t| t < last_ns)),
+        window: (asked.from_ns.is_some() && from_ns > 0, choice.to_ns.is_some_and(|t| t < last_ns)),
         clock_jumps_ns,
         clock_jumps,
         clock_backs: m.clock_jumps.len(),
@@ -318,6 +339,11 @@ fn lies_on(reel: &Reel, sb_dev: i64, source: &str, dev: i64) -> bool {
     sb_dev == dev || device_name(reel, dev).is_some_and(on)
 }
 
+/// How much of the workload's files lies on a device: the devices with most are drawn first, in pictures and reports.
+pub(crate) fn work_on(reel: &Reel, mounts: &[MountSummary], dev: i64) -> u64 {
+    mounts.iter().filter(|m| lies_on(reel, m.sb_dev, &m.source, dev)).map(weight).max().unwrap_or(0)
+}
+
 /// The requested device; else the one below the mount with most activity; else the one with most bytes.
 fn pick_device(
     reel: &Reel,
@@ -326,9 +352,7 @@ fn pick_device(
     mounts: &[MountSummary],
 ) -> Result<Option<i64>> {
     let Some(asked) = &choice.device else {
-        let below =
-            |dev: i64| mounts.iter().filter(|m| lies_on(reel, m.sb_dev, &m.source, dev)).map(weight).max().unwrap_or(0);
-        let best = devices.iter().max_by_key(|(dev, d)| (below(**dev), d.data_bytes, Reverse(**dev)));
+        let best = devices.iter().max_by_key(|(dev, d)| (work_on(reel, mounts, **dev), d.data_bytes, Reverse(**dev)));
         return Ok(best.map(|(dev, _)| *dev));
     };
     // A reel without requests (tmpfs) is drawn by its operations, whatever device was requested.

@@ -9,7 +9,7 @@
 mod encode;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ioreel_analyze::{
     events::requests::{Class, requests},
@@ -83,24 +83,24 @@ impl Film {
     }
 }
 
-/// Writes a movie of the reel's device to `output`, in the format of its name if possible here. Returns the path:
-/// without ffmpeg, an APNG is written beside the requested name.
+/// Writes a movie of the reel's device to `output`, in the format of its name.
 ///
 /// # Errors
-/// When the reel cannot be read, holds no requests, or the movie cannot be written.
-pub fn movie(reel: &Reel, options: &MovieOptions, output: &Path) -> Result<PathBuf> {
+/// When the reel cannot be read, holds no requests, or the movie cannot be written, for example as `.mp4` without
+/// ffmpeg.
+pub fn movie(reel: &Reel, options: &MovieOptions, output: &Path) -> Result<()> {
     let survey = survey(reel, &options.choice)?;
     let Some(device) = &survey.device else { return Err(PlotError::NothingToShow { reel: reel.name() }) };
-    let (format, path) = Format::for_output(output);
+    let format = Format::for_output(output)?;
     let seconds = options.seconds.clamp(1, MOST_SECONDS);
     let frames = seconds * format.frames_per_s();
     let time = Cells { from: survey.from_ns, to: survey.to_ns, count: frames };
     let places = OffsetAxis::new(&device.used.ranges(), COLUMNS * ROWS, 1);
     let bins = Bins::new(survey.from_ns, survey.to_ns, (survey.to_ns - survey.from_ns) / i64::from(STRIP_BINS) + 1);
-    let (film, series) = shoot(reel, &options.choice, device.dev, time, &places, bins)?;
+    let (film, series) = shoot(reel, &survey.choice, device.dev, time, &places, bins)?;
     let title = options.title.clone().unwrap_or_else(|| reel.name());
     let mut stage = Stage::new(&title, &survey, &places, &series)?;
-    let mut encoder = Encoder::start(format, &path, WIDTH, HEIGHT, frames)?;
+    let mut encoder = Encoder::start(format, output, WIDTH, HEIGHT, frames)?;
     let keep = AFTERGLOW.powf(25.0 / format.frames_per_s() as f32);
     for frame in 0..frames {
         stage.fade(keep);
@@ -110,8 +110,7 @@ pub fn movie(reel: &Reel, options: &MovieOptions, output: &Path) -> Result<PathB
         let t_ns = moment(&survey, frame, frames);
         encoder.frame(stage.draw(t_ns)?)?;
     }
-    encoder.finish()?;
-    Ok(path)
+    encoder.finish()
 }
 
 /// End time of a frame.

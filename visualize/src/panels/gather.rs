@@ -22,7 +22,7 @@ use crate::{
     PlotError, Result,
     model::{
         shape::Shape,
-        survey::{Choice, MOST_JUMPS, Survey},
+        survey::{MOST_JUMPS, Survey},
     },
     panels::panel::{Issue, Needs, Panel},
 };
@@ -53,7 +53,7 @@ const COUNTERS: usize = 2;
 const AHEAD: usize = 4;
 
 /// Feeds the panels and returns the output of each, in their order. With `ids`, requests have ids.
-pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, ids: bool, panels: Vec<Boxed>) -> Result<Gathered> {
+pub(crate) fn gather(reel: &Reel, survey: &Survey, ids: bool, panels: Vec<Boxed>) -> Result<Gathered> {
     let count = panels.len();
     let mut counters: Vec<Placed> = (0..COUNTERS).map(|_| Vec::new()).collect();
     let mut others: Placed = Vec::new();
@@ -82,8 +82,7 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, choice: &Choice, ids: bool, p
             }));
         }
         let calls = threads.spawn(move || feed_others(reel, others));
-        let read =
-            if senders.is_empty() { Ok(Early::default()) } else { read_requests(reel, survey, choice, ids, &senders) };
+        let read = if senders.is_empty() { Ok(Early::default()) } else { read_requests(reel, survey, ids, &senders) };
         drop(senders);
         let mut done = Vec::new();
         for thread in running {
@@ -107,7 +106,6 @@ fn died() -> PlotError {
 fn read_requests(
     reel: &Reel,
     survey: &Survey,
-    choice: &Choice,
     ids: bool,
     to: &[std::sync::mpsc::SyncSender<Arc<Vec<Issue>>>],
 ) -> Result<Early> {
@@ -123,7 +121,7 @@ fn read_requests(
     let mut seeks = SeekCounter::default();
     while let Some(batch) = all.next_batch()? {
         let issue = |request: Request| {
-            let inside = choice.holds(request.issue_ns);
+            let inside = survey.choice.holds(request.issue_ns);
             let counts = inside && request.class.is_data();
             let seek = if counts { seeks.push(request.sector, request.end_sector()) } else { Seek::default() };
             Issue { request, seek, inside }

@@ -10,6 +10,7 @@ mod fields;
 mod film;
 mod gallery;
 mod imported;
+mod kept;
 mod lines;
 mod table;
 mod truth;

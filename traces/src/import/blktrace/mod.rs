@@ -319,7 +319,7 @@ impl<'a> Converter<'a> {
                 "{n} completions match no request or bio of the trace (started before it, or records lost); they are only in table actions"
             ));
         }
-        manifest.span = Span { elapsed_ns: self.last_ns, settle_ns: 0 };
+        manifest.span = Span { elapsed_ns: self.last_ns, ..Span::default() };
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         self.devices.values().for_each(|trace| *named.entry(trace).or_default() += 1);
         // A trace of one device has the device's name. The name of a dump has no meaning.

@@ -148,7 +148,7 @@ fn describe(manifest: &mut Manifest, told: &Told, base_ns: i64, jumps: usize) {
         manifest.warnings.push(told);
     }
     manifest.clock = Clock { monotonic_ns: 0, realtime_ns: base_ns };
-    manifest.span = Span { elapsed_ns: told.last_ns, settle_ns: 0 };
+    manifest.span = Span { elapsed_ns: told.last_ns, ..Span::default() };
     manifest.left_out = told.left_out.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect();
     let ledger = Ledger { seen: told.ops.saturating_add(left_out), written: told.ops, lost: 0, filtered: left_out };
     manifest.ledger.insert("ops".into(), ledger);
