@@ -9,7 +9,7 @@ use ioreel_capture::monitor::doctor::{Verdict, examine, programs};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Exit status: 0 recording works here; 3 it does not.")]
 pub(crate) struct Args {
-    /// Print JSON
+    /// Print JSON (schema ioreel.doctor/1, docs/json.md)
     #[arg(long)]
     json: bool,
 
@@ -25,8 +25,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return list_programs(args.json);
     }
     let checks = examine();
+    let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
     if args.json {
-        print_json(&checks)?;
+        print_json(&serde_json::json!({ "schema": "ioreel.doctor/1", "works": works, "checks": checks }))?;
     } else {
         let width = checks.iter().map(|c| c.what.len()).max().unwrap_or(0);
         for c in &checks {
@@ -41,7 +42,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
     if !args.json {
         out!();
         out!(
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn list_programs(json: bool) -> anyhow::Result<ExitCode> {
     let (programs, missing) = programs()?;
     if json {
-        let all = serde_json::json!({ "programs": programs, "missing": missing });
+        let all = serde_json::json!({ "schema": "ioreel.programs/1", "programs": programs, "missing": missing });
         print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }

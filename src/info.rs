@@ -1,10 +1,13 @@
 //! `ioreel info`: a summary of a reel.
 
+mod targets;
+
 use crate::output::{is_harmful, one_line, out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_analyze::{
     Summary,
+    events::targets::Target,
     summary::{
         DEFAULT_TOP,
         actor::{FileSummary, Totals},
@@ -17,11 +20,12 @@ use ioreel_traces::{
     manifest::{Kind, State, dev_name},
 };
 use serde::Serialize;
+use targets::{heads, other_cells, other_targets, size, some_bytes, words};
 
 use crate::{
     columns::{Columns, bold, count},
     names::NameFacts,
-    units::{bytes, duration},
+    units::{bytes, duration, seconds},
 };
 
 /// Arguments.
@@ -35,6 +39,12 @@ pub(crate) struct Args {
     /// Number of entries in each top list
     #[arg(long, value_name = "N", default_value_t = DEFAULT_TOP)]
     top: usize,
+    /// Start of the counted part, in seconds since the start of the reel
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    from: Option<i64>,
+    /// End of the counted part, in seconds since the start of the reel; events that start at or after it are excluded
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    to: Option<i64>,
 }
 
 /// The JSON of `--json`.
@@ -70,7 +80,7 @@ struct ManifestFacts<'a> {
 /// Runs `ioreel info`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
-    let summary = Summary::of(&reel, args.top)?;
+    let summary = Summary::of_part(&reel, (args.from, args.to), args.top)?;
     let names = NameFacts::of(&reel)?;
     if args.json {
         let m = &reel.manifest;
@@ -98,7 +108,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         print_json(&document)?;
     } else {
-        print(&reel, &summary, names.as_ref());
+        print(&reel, &summary, names.as_ref(), reel.kept_from_ns()?);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -111,14 +121,14 @@ fn recorded_at(m: &Manifest) -> Option<String> {
     jiff::Timestamp::from_second(whole_seconds).ok().map(|t| t.to_string())
 }
 
-fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
-    print_head(reel, s, names);
+fn print(reel: &Reel, s: &Summary, names: Option<&NameFacts>, kept_from_ns: i64) {
+    print_head(reel, s, names, kept_from_ns);
     print_mounts(s);
     print_operations(s);
     print_block(reel, s);
     print_waits(s);
-    print_files("Top files by bytes", &s.files_by_bytes, s.files);
-    print_files("Top files by time in calls", &s.files_by_time, s.files);
+    print_files("Top files by bytes", &s.files_by_bytes, s);
+    print_files("Top files by time in calls", &s.files_by_time, s);
     print_processes(s);
     print_ledger(s);
     for w in &s.warnings {
@@ -132,9 +142,10 @@ fn fact(name: &str, text: &str) {
     out!("{} {}", bold(&format!("{name:<10}")), one_line(text));
 }
 
-fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>) {
+fn print_head(reel: &Reel, s: &Summary, names: Option<&NameFacts>, kept_from_ns: i64) {
     print_origin(reel);
     print_end(&reel.manifest, s);
+    print_part(reel, s, kept_from_ns);
     print_totals(&reel.manifest, s, names);
     print_cost(s);
 }
@@ -207,21 +218,38 @@ fn print_end(m: &Manifest, s: &Summary) {
     fact("Elapsed", &format!("{}{settling}", duration(s.span.elapsed_ns)));
 }
 
+/// Prints which part is counted, if it is not all.
+fn print_part(reel: &Reel, s: &Summary, kept_from_ns: i64) {
+    let span = &s.span;
+    if span.from_ns > 0 || span.to_ns < span.total_ns {
+        let length = duration(span.to_ns.saturating_sub(span.from_ns));
+        fact("Counted", &format!("{} to {} ({length})", duration(span.from_ns), duration(span.to_ns)));
+    }
+    if kept_from_ns > 0 {
+        let dropped: Vec<String> =
+            reel.dropped().map(|(n, what)| format!("{} {what}", count(n.unsigned_abs()))).collect();
+        let what = if dropped.is_empty() { "events".into() } else { dropped.join(", ") };
+        fact("Dropped", &format!("{what} before {}; no rate counts that time", duration(kept_from_ns)));
+    }
+}
+
 /// Prints totals of operations, names and rows.
 fn print_totals(m: &Manifest, s: &Summary, names: Option<&NameFacts>) {
     let t = &s.total;
     fact(
         "Operations",
         &format!(
-            "{} ({}/s), {} failed, {} read, {} written, {} in calls",
+            "{} ({}/s), {} failed, {} in calls",
             count(t.totals.calls),
             count(t.ops_per_s.round() as u64),
             count(t.totals.errors),
-            bytes(t.totals.read_bytes as i64),
-            bytes(t.totals.write_bytes as i64),
             duration(t.totals.time_ns as i64)
         ),
     );
+    for target in Target::ALL.into_iter().filter(|target| *target == Target::Files || t.moved.of(*target).sum() > 0) {
+        let (of, label) = (t.moved.of(target), if target == Target::Files { "Bytes" } else { "" });
+        fact(label, &format!("{}: {} read, {} written", words(target), size(of.read_bytes), size(of.write_bytes)));
+    }
     if let Some(names) = names {
         fact("Names", &names.line());
     } else if m.kind == Kind::Recording && m.state == State::Truncated && t.totals.calls > 0 {
@@ -281,11 +309,6 @@ fn exit_text(status: i32) -> String {
     }
 }
 
-/// Bytes as a table cell; `-` for zero.
-fn some_bytes(n: u64) -> String {
-    if n == 0 { "-".into() } else { bytes(n.min(i64::MAX as u64) as i64) }
-}
-
 fn some_count(n: u64) -> String {
     if n == 0 { "-".into() } else { count(n) }
 }
@@ -314,22 +337,14 @@ fn print_mounts(s: &Summary) {
 }
 
 fn print_operations(s: &Summary) {
-    let mut t = Columns::new(&[
-        "operation",
-        ">count",
-        ">errors",
-        ">bytes",
-        ">total time",
-        ">p50",
-        ">p90",
-        ">p99",
-        ">p99.9",
-        ">max",
-    ]);
+    let others = other_targets(&s.operations.iter().map(|o| &o.moved).collect::<Vec<_>>());
+    let times = [">total time", ">p50", ">p90", ">p99", ">p99.9", ">max"];
+    let mut t = heads(&["operation", ">count", ">errors", ">files"], &others, &times);
     let row = |o: &OperationSummary, name: String| {
         let l = &o.latency;
         let times = [l.total_ns, l.p50_ns, l.p90_ns, l.p99_ns, l.p999_ns, l.max_ns].map(ns);
-        [name, count(o.count), some_count(o.errors), some_bytes(o.bytes)].into_iter().chain(times).collect::<Vec<_>>()
+        let cells = [name, count(o.count), some_count(o.errors), some_bytes(o.moved.files.sum())];
+        cells.into_iter().chain(other_cells(&o.moved, &others)).chain(times).collect::<Vec<_>>()
     };
     for o in &s.operations {
         t.row(row(o, o.op.clone()));
@@ -428,46 +443,52 @@ fn print_block(reel: &Reel, s: &Summary) {
             if backing.is_empty() { kind.to_owned() } else { backing },
         ]);
     }
-    t.print("Devices (rates over the whole span, settling included)");
+    t.print("Devices (rates over the counted time, settling included)");
 }
 
 fn totals_cells(t: &Totals) -> [String; 4] {
     [count(t.calls), some_bytes(t.read_bytes), some_bytes(t.write_bytes), ns(t.time_ns)]
 }
 
-fn print_files(title: &str, files: &[FileSummary], all: u64) {
+fn print_files(title: &str, files: &[FileSummary], s: &Summary) {
     let mut t = Columns::new(&[">calls", ">read", ">written", ">time", "on", "file"]);
     for f in files {
         let path = f.path.clone().unwrap_or_else(|| format!("(file {}, {}, path unknown)", f.file, f.kind));
-        t.row(totals_cells(&f.totals).into_iter().chain([f.fstype.clone(), path]));
+        // A journal that is removed and made again is many files.
+        let many = if f.files > 1 { format!(", {} files", count(f.files)) } else { String::new() };
+        let on = if f.target == Target::Files { f.fstype.clone() } else { f.target.name().into() };
+        t.row(totals_cells(&f.totals).into_iter().chain([on, format!("{path}{many}")]));
     }
-    let title =
-        if (files.len() as u64) < all { format!("{title} ({} of {})", files.len(), count(all)) } else { title.into() };
-    t.print(&title);
+    let of = if (files.len() as u64) < s.paths {
+        format!(" ({} of {})", files.len(), count(s.paths))
+    } else {
+        String::new()
+    };
+    t.print(&format!("{title}{of}"));
 }
 
 fn print_processes(s: &Summary) {
-    let mut t =
-        Columns::new(&[">pid", ">threads", ">calls", ">read", ">written", ">time", ">from", ">for", "end", "program"]);
+    let others = other_targets(&s.processes_by_time.iter().map(|p| &p.moved).collect::<Vec<_>>());
+    let names = [">pid", ">threads", ">calls", ">files read", ">files written"];
+    let mut t = heads(&names, &others, &[">time", ">from", ">for", "end", "program"]);
     for p in &s.processes_by_time {
-        let [calls, read, written, time] = totals_cells(&p.totals);
+        let files = p.moved.files;
         let program = match &p.program {
             Some(path) if path.rsplit('/').next() != Some(p.comm.as_str()) => format!("{path} ({})", p.comm),
             Some(path) => path.clone(),
             None => format!("({})", p.comm),
         };
-        t.row([
-            p.pid.to_string(),
-            count(p.threads),
-            calls,
-            read,
-            written,
-            time,
+        let moved = [p.pid.to_string(), count(p.threads), count(p.totals.calls)]
+            .into_iter()
+            .chain([some_bytes(files.read_bytes), some_bytes(files.write_bytes)])
+            .chain(other_cells(&p.moved, &others));
+        t.row(moved.chain([
+            ns(p.totals.time_ns),
             duration(p.start_ns),
             p.exit_ns.map_or("-".into(), |e| duration(e.saturating_sub(p.start_ns))),
             p.exit_code.map_or("-".into(), |c| if c == 0 { "ok".into() } else { exit_text(c) }),
             program,
-        ]);
+        ]));
     }
     let shown = s.processes_by_time.len() as u64;
     let of = if shown < s.processes { format!(" ({shown} of {})", count(s.processes)) } else { String::new() };

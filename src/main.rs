@@ -236,9 +236,21 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|e| {
         tell!("ioreel: {}", one_line(&e));
-        ExitCode::FAILURE
+        if e.is::<WrongUsage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
     })
 }
+
+/// An error in the command line that only the command itself finds. Exit status 2, like all others.
+#[derive(Debug)]
+pub(crate) struct WrongUsage(pub(crate) String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
 
 /// An error and its causes on one line. Line breaks in names are replaced. A cause whose text is already there is not
 /// repeated.

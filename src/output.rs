@@ -1,11 +1,12 @@
 //! Printing that never panics, and that no name or word of a reel can disturb: each call prints one line, and characters
 //! that would end the line, control the terminal or turn the direction of writing are replaced.
 //! A failed write to standard output (a full disk) is reported on one line and ends the
-//! program. A failed write to standard error is ignored.
+//! program. If the reader of a pipe is gone (`| head`), the rest is not printed. A failed write to standard error is
+//! ignored.
 
 use std::{
     fmt::Arguments,
-    io::{IsTerminal, Write, stderr, stdout},
+    io::{ErrorKind, IsTerminal, Write, stderr, stdout},
     path::Path,
     process::exit,
 };
@@ -41,7 +42,10 @@ pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
 
 /// Prints text unchanged, escape codes included; fails as [`to_stdout`] does.
 pub(crate) fn as_it_is(text: &str) {
-    if let Err(e) = writeln!(stdout().lock(), "{text}") {
+    // The command goes on without a reader: a replay still has a verdict to return.
+    if let Err(e) = writeln!(stdout().lock(), "{text}")
+        && e.kind() != ErrorKind::BrokenPipe
+    {
         to_stderr(format_args!("ioreel: writing to standard output: {e}"));
         exit(1);
     }

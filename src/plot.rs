@@ -1,6 +1,7 @@
 //! `ioreel plot`: draws reels.
 
-use crate::output::{as_it_is, tell, write_private};
+use crate::WrongUsage;
+use crate::output::{as_it_is, write_private};
 use crate::sandbox::Needs;
 use std::{
     io::IsTerminal,
@@ -8,10 +9,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use ioreel_traces::Reel;
 use ioreel_visualize::{
-    Arrange, ColorBy, PlotOptions,
+    Arrange, ColorBy, PlotError, PlotOptions,
     model::survey::Choice,
     movie::{DEFAULT_SECONDS, MOST_SECONDS, MovieOptions, movie},
     plot,
@@ -70,7 +71,7 @@ pub(crate) struct Args {
     /// Reels to draw, side by side unless --overlay or --diff is given
     #[arg(required = true, value_name = "REEL")]
     reels: Vec<PathBuf>,
-    /// Output file: .png or .svg for a picture, .mp4 or .apng for a movie of the disk
+    /// Output file: .png or .svg for a picture, .mp4 (needs ffmpeg) or .apng for a movie of the disk
     #[arg(short, long, value_name = "FILE", required_unless_present = "terminal")]
     output: Option<PathBuf>,
     /// Print one reel as text instead
@@ -98,7 +99,7 @@ pub(crate) struct Args {
     /// Title of the picture [default: the reel's name]
     #[arg(long)]
     title: Option<String>,
-    /// Block device to draw [default: the one with the most bytes, in each reel]
+    /// Block device to draw [default: in each reel, the one below the files that the workload used most]
     #[arg(long, value_name = "NAME|MAJ:MIN")]
     device: Option<String>,
     /// Width in pixels [default: 1400; more for three or more reels]
@@ -132,7 +133,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some("svg") => true,
         Some("png") => false,
         Some("mp4" | "apng") => return film(args, &output),
-        _ => bail!("{}: unknown picture format; expected a name ending in .png, .svg, .mp4 or .apng", output.display()),
+        _ => {
+            let what = "unknown picture format; expected a name ending in .png, .svg, .mp4 or .apng";
+            return Err(WrongUsage(format!("{}: {what}", output.display())).into());
+        }
     };
     let reels = args.reels.iter().map(Reel::open).collect::<Result<Vec<_>, _>>()?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
@@ -150,10 +154,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         color_by: args.color_by.into(),
         arrange,
     };
-    let picture = plot(&reels, &options)?;
+    let picture = plot(&reels, &options).map_err(usage_or_failure)?;
     let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
     write_private(&output, &bytes).with_context(|| format!("{}: writing the picture", output.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong whatever the reels hold is wrong usage.
+fn usage_or_failure(e: PlotError) -> anyhow::Error {
+    match e {
+        PlotError::UnknownPanel { .. } | PlotError::NotTwo { .. } | PlotError::Width { .. } => {
+            WrongUsage(e.to_string()).into()
+        }
+        e => e.into(),
+    }
 }
 
 /// Columns and rows of a sketch that is not printed on a terminal.
@@ -162,7 +176,7 @@ const PAGE: (u16, u16) = (120, 40);
 /// Prints one reel as text.
 fn print(args: &Args) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("--terminal draws only one reel; to compare several, write a .png");
+        return Err(WrongUsage("--terminal draws only one reel; to compare several, write a .png".into()).into());
     };
     let terminal = std::io::stdout().is_terminal();
     let size = if terminal { ratatui::crossterm::terminal::size().unwrap_or(PAGE) } else { PAGE };
@@ -192,14 +206,12 @@ pub(crate) fn colors() -> u32 {
 /// Writes a movie.
 fn film(args: Args, output: &Path) -> anyhow::Result<ExitCode> {
     let [reel] = &args.reels[..] else {
-        bail!("a movie shows only one reel; make one movie per reel, or draw them side by side as a .png");
+        let what = "a movie shows only one reel; make one movie per reel, or draw them side by side as a .png";
+        return Err(WrongUsage(what.into()).into());
     };
     let reel = Reel::open(reel)?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
     let options = MovieOptions { title: args.title, choice, seconds: args.seconds };
-    let path = movie(&reel, &options, output)?;
-    if path != output {
-        tell!("ioreel: {}: ffmpeg not found; wrote an animated PNG instead, which browsers play", path.display());
-    }
+    movie(&reel, &options, output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,11 +3,11 @@
 use crate::sandbox::Needs;
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use ioreel_traces::Reel;
 use ioreel_visualize::{ReportOptions, report};
 
-use crate::output::write_private;
+use crate::{WrongUsage, output::write_private};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -39,7 +39,8 @@ impl Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let kind = args.output.extension().map(|e| e.to_ascii_lowercase());
     if !kind.is_some_and(|k| k == "html" || k == "htm") {
-        bail!("{}: a report is an HTML file; expected a name ending in .html", args.output.display());
+        let what = "a report is an HTML file; expected a name ending in .html";
+        return Err(WrongUsage(format!("{}: {what}", args.output.display())).into());
     }
     let reel = Reel::open(&args.reel)?;
     let page = report(&reel, &ReportOptions { title: args.title, ..ReportOptions::default() })?;

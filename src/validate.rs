@@ -6,6 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use ioreel_traces::validate::{Report, validate};
+use serde::Serialize;
 
 /// Exit status if the reel is not valid.
 const EXIT_INVALID: u8 = 3;
@@ -20,7 +21,7 @@ pub(crate) struct Args {
     /// *.damaged, derive the tables tree and names
     #[arg(long)]
     repair: bool,
-    /// Print the report as JSON
+    /// Print the report as JSON (schema ioreel.validate/1, docs/json.md)
     #[arg(long)]
     json: bool,
 }
@@ -30,6 +31,14 @@ impl Args {
     pub(crate) fn needs(&self) -> Needs {
         Needs { folders: if self.repair { vec![self.reel.clone()] } else { Vec::new() }, runs_programs: false }
     }
+}
+
+/// The JSON of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
 }
 
 /// Runs `ioreel validate`.
@@ -45,7 +54,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         }
     }
     if args.json {
-        print_json(&report)?;
+        print_json(&Document { schema: "ioreel.validate/1", report: &report })?;
     } else {
         print(&report);
     }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Reel to read
     #[arg(value_name = "REEL")]
     reel: PathBuf,
-    /// Block device to show [default: the one with the most bytes]
+    /// Block device to show [default: the one below the files that the workload used most]
     #[arg(long, value_name = "NAME|MAJ:MIN")]
     device: Option<String>,
     /// What colours stand for at the start

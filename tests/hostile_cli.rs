@@ -26,7 +26,7 @@ const MOST_WAIT: Duration = Duration::from_secs(900);
 
 fn made(dir: &Path, fill: impl FnOnce(&mut ReelWriter)) -> PathBuf {
     let path = dir.join("hostile.reel");
-    let span = Span { elapsed_ns: 10 * S, settle_ns: 0 };
+    let span = Span { elapsed_ns: 10 * S, ..Span::default() };
     let manifest = Manifest { span, ..Manifest::new(Kind::Synthetic, "test") };
     let options = WriterOptions { segment_age: Duration::MAX, ..WriterOptions::default() };
     let mut writer = ReelWriter::create(&path, &manifest, options).unwrap();

@@ -32,7 +32,7 @@ fn sample(dir: &Path) -> PathBuf {
             cwd: "/mnt/t".into(),
             exit_status: Some(0x300),
         }),
-        span: Span { elapsed_ns: 2_000_000_000, settle_ns: 500_000_000 },
+        span: Span { elapsed_ns: 2_000_000_000, settle_ns: 500_000_000, ..Span::default() },
         mounts: vec![Mount {
             sb_dev: 1 << 20,
             fstype: "ext4".into(),
@@ -96,7 +96,8 @@ fn the_summary_names_everything_and_has_no_colour_on_a_pipe() {
         "           in /mnt/t, exit status 3",
         "Made       2026-11-21 12:00:03 UTC on h1 (Linux 6.18.44 x86_64, 2 CPUs, 0 B)",
         "Elapsed    2.000 s to the last operation, 2.500 s with settling",
-        "Operations 4 (2/s), 1 failed, 9 B read, 8.0 KiB written, 6.0 us in calls",
+        "Operations 4 (2/s), 1 failed, 6.0 us in calls",
+        "Bytes      files: 9 B read, 8.0 KiB written",
         "  failed: write ENOSPC 1",
         "Events: SOME WERE LOST",
         "Warning: something to know",
@@ -137,6 +138,109 @@ fn the_json_says_the_same() {
     assert_eq!(v["files_by_bytes"][0]["path"], "/mnt/t/a");
     assert_eq!(v["ledger"]["ops"]["lost"], 5);
     assert_eq!(v["manifest"]["command"]["exit_status"], 0x300);
+}
+
+/// Three files of one path, one after the other, a pipe, a terminal and `/dev/null`: calls on each move bytes of another
+/// order of magnitude.
+fn of_all_targets(dir: &Path) -> PathBuf {
+    let path = dir.join("targets.reel");
+    let m =
+        Manifest { span: Span { elapsed_ns: 1_000_000, ..Span::default() }, ..Manifest::new(Kind::Recording, "test") };
+    let mut w = ReelWriter::create(&path, &m, WriterOptions::default()).unwrap();
+    w.tasks.push(Task { task_id: 7, pid: 42, comm: "db".into(), ..Task::default() }).unwrap();
+    let files = [
+        (1, "regular", "/t/s.db-journal"),
+        (2, "regular", "/t/s.db-journal"),
+        (3, "regular", "/t/s.db-journal"),
+        (4, "regular", "/t/s.db"),
+        (5, "fifo", "pipe:[9]"),
+        (6, "char", "/dev/pts/0"),
+        (7, "char", "/dev/null"),
+        (8, "char", "/dev/zero"),
+    ];
+    for (file, kind, path) in files {
+        w.files.push(File { file, kind: kind.into(), path: Some(path.into()), ..File::default() }).unwrap();
+    }
+    let calls = [
+        ("write", 1, None, 100),
+        ("write", 2, None, 100),
+        ("write", 3, None, 100),
+        ("write", 4, None, 250),
+        ("read", 4, None, 50),
+        ("write", 5, None, 1_000),
+        ("write", 6, None, 10_000),
+        ("write", 7, None, 100_000),
+        ("read", 8, None, 200_000),
+        ("splice", 4, Some(5), 7),
+        ("io_uring_enter", 5, None, 8),
+    ];
+    for (i, (op, file, file2, ret)) in calls.into_iter().enumerate() {
+        let op = Op {
+            op_id: -1,
+            op: op.into(),
+            source: "syscall".into(),
+            state: "complete".into(),
+            start_ns: i as i64 * 10,
+            dur_ns: 5,
+            task_id: 7,
+            file: Some(file),
+            file2,
+            ret: Some(ret),
+            ..Op::default()
+        };
+        w.ops.push(op).unwrap();
+    }
+    w.close(m).unwrap();
+    path
+}
+
+#[test]
+fn files_pipes_devices_and_nowhere_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = of_all_targets(dir.path());
+    let out = info(&[path.to_str().unwrap(), "--json"]);
+    let v: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let bytes = |read: u64, written: u64| serde_json::json!({ "read_bytes": read, "write_bytes": written });
+    let moved = serde_json::json!({
+        "files": bytes(57, 550), "pipes": bytes(0, 1_007), "devices": bytes(0, 10_000), "nowhere": bytes(200_000, 100_000),
+    });
+    assert_eq!(v["total"]["moved"], moved);
+    assert_eq!(v["processes_by_time"][0]["moved"], moved);
+    // The sum of all stays.
+    assert_eq!((v["total"]["read_bytes"].as_u64(), v["total"]["write_bytes"].as_u64()), (Some(200_057), Some(111_557)));
+    let of = |op: &str| v["operations"].as_array().unwrap().iter().find(|o| o["op"] == op).unwrap().clone();
+    assert_eq!(of("write")["moved"]["files"], bytes(0, 550));
+    assert_eq!((&of("splice")["moved"]["files"], &of("splice")["moved"]["pipes"]), (&bytes(7, 0), &bytes(0, 7)));
+    assert_eq!(of("io_uring_enter")["kind"], "other");
+    let said = text(&info(&[path.to_str().unwrap()]).stdout);
+    for line in [
+        "Bytes      files: 57 B read, 550 B written",
+        "           pipes and sockets: 0 B read, 1007 B written",
+        "           devices: 0 B read, 9.8 KiB written",
+        "           nowhere (/dev/null, /dev/zero, …): 195.3 KiB read, 97.7 KiB written",
+    ] {
+        assert!(said.lines().any(|l| l == line), "no line {line:?} in\n{said}");
+    }
+}
+
+/// A journal that is removed and made again is one line.
+#[test]
+fn files_of_one_path_are_counted_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = of_all_targets(dir.path());
+    let v: Value = serde_json::from_slice(&info(&[path.to_str().unwrap(), "--json"]).stdout).unwrap();
+    assert_eq!((v["files"].as_u64(), v["paths"].as_u64()), (Some(8), Some(6)));
+    let by_bytes = v["files_by_bytes"].as_array().unwrap();
+    let journal = by_bytes.iter().position(|f| f["path"] == "/t/s.db-journal").unwrap();
+    let row = &by_bytes[journal];
+    assert_eq!(
+        (row["files"].as_u64(), row["write_bytes"].as_u64(), row["calls"].as_u64()),
+        (Some(3), Some(300), Some(3))
+    );
+    assert_eq!(row["target"], "files");
+    let said = text(&info(&[path.to_str().unwrap()]).stdout);
+    assert!(said.contains("/t/s.db-journal, 3 files"), "{said}");
+    assert!(said.lines().any(|l| l.contains("nowhere") && l.ends_with("/dev/null")), "{said}");
 }
 
 /// Every member that `--json` prints is in `docs/json.md`, and the other way round.

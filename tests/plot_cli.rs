@@ -20,7 +20,7 @@ fn plot(args: &[&str]) -> Output {
 fn sample(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(format!("{name}.reel"));
     let m = Manifest {
-        span: Span { elapsed_ns: 1_000_000_000, settle_ns: 0 },
+        span: Span { elapsed_ns: 1_000_000_000, ..Span::default() },
         devices: vec![Device { dev: 8 << 20, name: "sda".into(), ..Device::default() }],
         ..Manifest::new(Kind::Synthetic, "synthetic")
     };
@@ -120,33 +120,76 @@ fn the_terminal_gets_characters() {
     assert!(inked.len() > 15 && inked[0] > inked[15], "{text}");
 }
 
+/// A movie is what its name says, or an error that says what to do; nothing of another name appears.
+#[test]
+fn an_mp4_needs_ffmpeg() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.mp4"));
+    let without = Command::new(env!("CARGO_BIN_EXE_ioreel"))
+        .args(["plot", reel.to_str().unwrap(), "--seconds", "1", "-o", out.to_str().unwrap()])
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(without.stderr).unwrap();
+    assert_eq!(without.status.code(), Some(1), "{said}");
+    assert!(said.contains("o.mp4") && said.contains("needs ffmpeg") && said.contains(".apng"), "{said}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the reel");
+}
+
+/// A reader that has seen enough is no error.
+#[test]
+fn a_closed_pipe_is_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = sample(dir.path(), "a");
+    for args in [&["plot", "R", "--terminal"][..], &["replay", "R", "--dry-run", "--target", "T"], &["info", "R"]] {
+        let args = args.iter().map(|a| match *a {
+            "R" => reel.to_str().unwrap(),
+            "T" => dir.path().to_str().unwrap(),
+            other => other,
+        });
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).stdout(writer).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(!said.contains("ipe"), "{said}");
+    }
+}
+
 #[test]
 fn bad_input_gets_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let (reel, out) = (sample(dir.path(), "a"), dir.path().join("o.png"));
     let (reel, out) = (reel.to_str().unwrap(), out.to_str().unwrap());
-    for (args, words) in [
-        (&[reel, "-o", "picture.jpg"][..], "picture.jpg: unknown picture format; expected"),
-        (&[reel, "-o", "picture"], "picture: unknown picture format; expected"),
-        (&["/nowhere.reel", "-o", out], "not a reel"),
-        (&[reel, "-o", "/nowhere/o.png"], "/nowhere/o.png: writing the picture"),
+    for (args, status, words) in [
+        // What no reel can make right is wrong usage.
+        (
+            &[reel, "-o", "picture.jpg"][..],
+            2,
+            "picture.jpg: unknown picture format; expected a name ending in .png, .svg",
+        ),
+        (&[reel, "-o", "picture"], 2, "picture: unknown picture format; expected"),
+        (&["/nowhere.reel", "-o", out], 1, "not a reel"),
+        (&[reel, "-o", "/nowhere/o.png"], 1, "/nowhere/o.png: writing the picture"),
         (
             &[reel, "-o", out, "--device", "sdz"],
+            1,
             "no requests of device 'sdz' (did you mean 'sda'?); devices with requests: sda (8:0)",
         ),
-        (&[reel, "-o", out, "--from", "3", "--to", "2"], "no time between 3 s and 1 s"),
-        (&[reel, "-o", out, "--width", "10"], "--width 10: out of range for 1 reels; use"),
-        (&[reel, "-o", out, "--panels", "offsets,nice"], "unknown panel 'nice'; there are: offsets, files"),
+        (&[reel, "-o", out, "--from", "3", "--to", "2"], 1, "no time between 3 s and 1 s"),
+        (&[reel, "-o", out, "--width", "10"], 2, "--width 10: out of range for 1 reels; use"),
+        (&[reel, "-o", out, "--panels", "offsets,nice"], 2, "unknown panel 'nice'; there are: offsets, files"),
         (
             &[reel, "-o", out, "--panels", "ofsets"],
+            2,
             "unknown panel 'ofsets'; did you mean 'offsets'? There are: offsets",
         ),
-        (&[reel, "-o", out, "--diff"], "--diff needs exactly two reels, 1 given"),
-        (&[reel, reel, "--terminal"], "--terminal draws only one reel"),
+        (&[reel, "-o", out, "--diff"], 2, "--diff needs exactly two reels, 1 given"),
+        (&[reel, reel, "--terminal"], 2, "--terminal draws only one reel"),
+        (&[reel, reel, "-o", "film.apng"], 2, "a movie shows only one reel"),
     ] {
         let done = plot(args);
         let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(done.status.code(), Some(1), "{args:?}");
+        assert_eq!(done.status.code(), Some(status), "{args:?}: {said}");
         assert!(said.lines().count() == 1 && said.contains(words), "{args:?}: {said}");
         assert!(!Path::new(out).exists(), "{args:?}");
     }

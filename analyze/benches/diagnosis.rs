@@ -52,7 +52,7 @@ fn main() -> Result<()> {
 
 fn make(path: &std::path::Path, count: i64) -> Result<()> {
     let mut manifest = Manifest::new(Kind::Synthetic, "bench");
-    manifest.span = Span { elapsed_ns: count * EVERY_NS + READ_NS, settle_ns: 0 };
+    manifest.span = Span { elapsed_ns: count * EVERY_NS + READ_NS, ..Span::default() };
     manifest.host.cpus = 4;
     manifest.devices = vec![Device { dev: DEV, name: "sda".into(), ..Device::default() }];
     let mut w = ReelWriter::create(path, &manifest, WriterOptions::default())?;

@@ -23,7 +23,7 @@ const HIGH: i64 = (1 << 40) - (1 << 30);
 fn reel(dir: &Path, span_ns: i64, fill: impl FnOnce(&mut ReelWriter)) -> Reel {
     let device = Device { dev: DEV, name: "sda".into(), physical_block_bytes: 4096, ..Device::default() };
     let manifest = Manifest {
-        span: Span { elapsed_ns: span_ns, settle_ns: 0 },
+        span: Span { elapsed_ns: span_ns, ..Span::default() },
         devices: vec![device],
         ..Manifest::new(Kind::Synthetic, "test")
     };

@@ -34,7 +34,7 @@ fn write(dir: &Path, manifest: Manifest, fill: impl FnOnce(&mut ReelWriter)) -> 
 }
 
 fn spanning(elapsed_ns: i64, settle_ns: i64) -> Manifest {
-    Manifest { span: Span { elapsed_ns, settle_ns }, ..Manifest::new(Kind::Synthetic, "test") }
+    Manifest { span: Span { elapsed_ns, settle_ns, ..Span::default() }, ..Manifest::new(Kind::Synthetic, "test") }
 }
 
 fn request(dev: i64, op: &str, issue_ns: i64, dur_ns: i64, sector: i64, sectors: i64) -> Block {

@@ -57,7 +57,7 @@ fn name(i: i64) -> String {
 }
 
 fn make(path: &Path, threads: i64) -> Result<()> {
-    let span = Span { elapsed_ns: CALLS * 1_000_000_000 / PER_S, settle_ns: 0 };
+    let span = Span { elapsed_ns: CALLS * 1_000_000_000 / PER_S, ..Span::default() };
     let manifest = Manifest { span, ..Manifest::new(Kind::Synthetic, "bench") };
     let mut w = ReelWriter::create(path, &manifest, WriterOptions::default())?;
     for t in 1..=threads {

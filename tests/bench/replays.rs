@@ -117,7 +117,7 @@ fn make(path: &Path, dev: i64, name: &str, planned: &[(i64, i64)]) -> Result<()>
     let last_ns = planned.last().map_or(0, |p| p.0);
     let size_bytes = PAGES * 4096;
     let manifest = Manifest {
-        span: Span { elapsed_ns: last_ns + 1_000_000, settle_ns: 0 },
+        span: Span { elapsed_ns: last_ns + 1_000_000, ..Span::default() },
         devices: vec![Device { dev, name: name.into(), size_bytes, ..Device::default() }],
         ..Manifest::new(Kind::Synthetic, "bench")
     };

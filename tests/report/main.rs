@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod browser;
+mod extremes;
+mod looks;
 mod reels;
 mod serve;
 
@@ -348,14 +350,14 @@ fn what_cannot_be_done_gets_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let reel = reels::requests(dir.path(), "none", std::iter::empty());
     let reel = reel.to_str().unwrap();
-    for (args, words) in [
-        (&["report", reel, "-o", "x.png"][..], "x.png: a report is an HTML file"),
-        (&["report", "/nowhere.reel", "-o", "x.html"], "not a reel"),
-        (&["report", reel, "-o", "/nowhere/x.html"], "/nowhere/x.html: writing the report"),
+    for (args, status, words) in [
+        (&["report", reel, "-o", "x.png"][..], 2, "x.png: a report is an HTML file"),
+        (&["report", "/nowhere.reel", "-o", "x.html"], 1, "not a reel"),
+        (&["report", reel, "-o", "/nowhere/x.html"], 1, "/nowhere/x.html: writing the report"),
     ] {
         let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(done.status.code(), Some(1), "{args:?}");
+        assert_eq!(done.status.code(), Some(status), "{args:?}");
         assert!(said.lines().count() == 1 && said.contains(words), "{args:?}: {said}");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn manifest(name: &str) -> Manifest {
         host: Host { name: name.into(), kernel: "6.18".into(), cpus: 2, mem_bytes: 1 << 33, ..Host::default() },
         clock: Clock { monotonic_ns: 1, realtime_ns: 1_700_000_000_000_000_000 },
         command: Some(Command { argv: vec![name.into(), "x".into()], ..Command::default() }),
-        span: Span { elapsed_ns: 1_000_000_000, settle_ns: 200_000_000 },
+        span: Span { elapsed_ns: 1_000_000_000, settle_ns: 200_000_000, ..Span::default() },
         mounts: vec![Mount {
             sb_dev: 8 << 20,
             fstype: "ext4".into(),

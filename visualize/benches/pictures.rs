@@ -163,7 +163,7 @@ fn others(reel: &Path, dir: &Path, n: i64) -> Result<()> {
 
 /// Writes a reel of `n` requests; with `merged`, bios too.
 fn make(path: &PathBuf, n: i64, merged: bool) -> Result<()> {
-    let span = Span { elapsed_ns: n * EVERY_NS, settle_ns: 0 };
+    let span = Span { elapsed_ns: n * EVERY_NS, ..Span::default() };
     let device = Device { dev: DEV, name: "sda".into(), size_bytes: 1 << 40, ..Device::default() };
     let m = Manifest { span, devices: vec![device], ..Manifest::new(Kind::Synthetic, "bench") };
     let mut w = ReelWriter::create(path, &m, WriterOptions::default())?;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ioreel_analyze::{
-    events::{bios::each_bio, calls::each_call, requests::Class},
+    events::{bios::each_bio, calls::each_call, requests::Class, targets::Target},
     meters::bins::Bins,
     summary::actor::{ActorMeter, FileSummary, Totals},
 };
@@ -23,7 +23,7 @@ use crate::{
         color::{Rgb, rgb},
         font,
         raster::{self, Cells, Counts, Inked},
-        scale::{bytes, duration, quantity, time_ticks, time_unit},
+        scale::{bytes, count, duration, quantity, time_ticks, time_unit},
         theme::{DARK, Ink, LIGHT, Theme},
     },
     draw::fields::cut_to_use,
@@ -99,7 +99,7 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let map = (height - 4 - files - 3 * RATE_LINES).max(2);
     let used = survey.device.as_ref().map(|d| d.used.ranges()).unwrap_or_default();
     let axis = OffsetAxis::new(&used, 400, 1).scaled(2 * map as u32);
-    let palette = Palette::of(std::slice::from_ref(reel), &options.choice, options.color_by)?.pop();
+    let palette = Palette::of(std::slice::from_ref(reel), std::slice::from_ref(&survey), options.color_by)?.pop();
     let Some(palette) = palette else { return Ok(Sketch { lines: Vec::new(), window: (0, 1) }) };
     let setup = Setup { reel, survey: &survey, time, bins, offsets: &axis, palette: Arc::new(palette) };
     let names: &[&str] = match (&survey.device, survey.has_calls) {
@@ -110,8 +110,8 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let specs = panels::chosen(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())?;
     let made = specs.iter().map(|s| (s.make)(&setup)).collect::<Result<Vec<_>>>()?;
     let (shapes, top) = std::thread::scope(|threads| {
-        let top = threads.spawn(|| top_files(reel, &options.choice, files));
-        (gather(reel, &survey, &options.choice, false, made), top.join())
+        let top = threads.spawn(|| top_files(reel, &survey.choice, files));
+        (gather(reel, &survey, false, made), top.join())
     });
     let top = top.unwrap_or_else(|_| Ok(Vec::new()))?;
     let mut page = Page { theme, width, lines: Vec::new() };
@@ -175,7 +175,16 @@ fn top_files(reel: &Reel, choice: &Choice, top: usize) -> Result<Vec<FileSummary
     ranked.truncate(top);
     let mut out: Vec<FileSummary> = ranked
         .into_iter()
-        .map(|(file, totals)| FileSummary { file, path: None, kind: String::new(), fstype: String::new(), totals })
+        .map(|(file, totals)| FileSummary {
+            file,
+            files: 1,
+            keys: vec![file],
+            path: None,
+            target: Target::Files,
+            kind: String::new(),
+            fstype: String::new(),
+            totals,
+        })
         .collect();
     for row in reel.rows::<File>() {
         let row = row?;
@@ -316,7 +325,10 @@ impl Page {
         Self::put(self.line(), 0, &head, rgb(theme.faint));
         let width = self.width;
         for f in top.iter().take(lines) {
-            let path = plain(f.path.as_deref().unwrap_or("(unknown)"));
+            let mut path = plain(f.path.as_deref().unwrap_or("(unknown)"));
+            if f.files > 1 {
+                path.push_str(&format!(", {} files", count(f.files)));
+            }
             let room = width.saturating_sub(24);
             let skip = path.chars().count().saturating_sub(room);
             // The end of a path is more useful than its start.

@@ -10,7 +10,13 @@ use ioreel_traces::{
 };
 use serde::Serialize;
 
-use crate::{Result, bad_column, events::order::settled_ns};
+use crate::{
+    Result, bad_column,
+    events::{
+        order::settled_ns,
+        targets::{Target, Targets},
+    },
+};
 
 /// Kind of a call, for totals and pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -43,10 +49,16 @@ impl Kind {
             | "setresgid" | "setfsuid" | "setfsgid" | "setgroups" | "umask" | "chroot" | "pivot_root" | "getcwd"
             | "mmap" | "munmap" | "mremap" | "madvise" | "mincore" | "remap_file_pages" | "readahead" | "fadvise64"
             | "cachestat" | "tee" | "vmsplice" | "chdir" | "fchdir" | "io_setup" | "io_destroy" | "io_submit"
-            | "io_cancel" | "io_getevents" | "io_pgetevents" | "poll" | "noop" => Self::Other,
+            | "io_cancel" | "io_getevents" | "io_pgetevents" | "io_uring_setup" | "io_uring_enter"
+            | "io_uring_register" | "poll" | "noop" | "fault" | "map_pages" | "dirty" => Self::Other,
             _ => Self::Metadata,
         }
     }
+}
+
+/// Whether a call's position counts bytes of a file.
+fn has_offset(op: &str) -> bool {
+    !matches!(op, "getdents" | "getdents64")
 }
 
 /// One operation; fields as in [`Op`].
@@ -74,7 +86,11 @@ pub struct Call<'a> {
     pub file: Option<i64>,
     /// Destination file of a copy.
     pub file2: Option<i64>,
-    /// Offset in the file.
+    /// What `file` is for bytes.
+    pub target: Target,
+    /// What `file2` is for bytes.
+    pub target2: Target,
+    /// Offset in the file. The position of a directory is none: on ext4 it is a hash, up to 2^63 - 1.
     pub offset_bytes: Option<i64>,
     /// Further argument. For an open, bit 0 means that it created the file.
     pub aux: Option<i64>,
@@ -141,6 +157,17 @@ impl Call<'_> {
         }
     }
 
+    /// Bytes read, with where they come from, and bytes written, with where they go to.
+    pub fn moved(&self) -> ((Target, u64), (Target, u64)) {
+        let bytes = self.bytes();
+        match self.kind {
+            Kind::Read => ((self.target, bytes), (Target::Files, 0)),
+            Kind::Write => ((Target::Files, 0), (self.target, bytes)),
+            Kind::Copy => ((self.target, bytes), (self.target2, bytes)),
+            Kind::Sync | Kind::Metadata | Kind::Other => ((Target::Files, 0), (Target::Files, 0)),
+        }
+    }
+
     /// The errno of a failed call, positive. A negative address of a mapping is not an error.
     pub fn errno(&self) -> Option<i32> {
         self.ret.filter(|r| (-4095..0).contains(r)).map(|r| -r as i32)
@@ -196,6 +223,7 @@ pub(crate) fn each_detailed_call(reel: &Reel, each: impl FnMut(&Call<'_>, i64)) 
 
 fn each_of(reel: &Reel, columns: &'static [&'static str], mut each: impl FnMut(&Call<'_>, i64)) -> Result<()> {
     let mut known: HashMap<Text, usize> = HashMap::new();
+    let targets = Targets::of(reel)?;
     let listed = reel.manifest.segments.get(Op::TABLE).map(Vec::as_slice).unwrap_or_default();
     let batches = settled_ns(listed)
         .into_iter()
@@ -206,7 +234,7 @@ fn each_of(reel: &Reel, columns: &'static [&'static str], mut each: impl FnMut(&
         let words = Words::of(&batch, &mut known).map_err(bad_column(Op::TABLE))?;
         let columns = Columns::of(&batch, &words).map_err(bad_column(Op::TABLE))?;
         for i in 0..batch.num_rows() {
-            if let Some(call) = columns.get(i) {
+            if let Some(call) = columns.get(i, &targets) {
                 each(&call, settled_ns);
             }
         }
@@ -220,8 +248,8 @@ struct Words<'a> {
     source: Column<'a>,
     state: Column<'a>,
     path: Column<'a>,
-    /// For each entry of the dictionary of `op`: its kind, and its number in this pass.
-    ops: Vec<Option<(Kind, usize)>>,
+    /// For each entry of the dictionary of `op`: its kind, its number in this pass, and whether its position is an offset.
+    ops: Vec<Option<(Kind, usize, bool)>>,
 }
 
 impl<'a> Words<'a> {
@@ -238,7 +266,7 @@ impl<'a> Words<'a> {
             .map(|n| {
                 let n = n.as_ref()?;
                 let next = known.len();
-                Some((Kind::of(n), *known.entry(n.clone()).or_insert(next)))
+                Some((Kind::of(n), *known.entry(n.clone()).or_insert(next), has_offset(n)))
             })
             .collect();
         Ok(Self { op, source, state, path, ops })
@@ -308,9 +336,9 @@ impl<'a> Columns<'a> {
     }
 
     /// Row `i`; nothing if it has no name, or if its bytes and time are part of another row.
-    fn get(&self, i: usize) -> Option<Call<'_>> {
+    fn get(&self, i: usize, targets: &Targets) -> Option<Call<'_>> {
         let (key, op) = entry(&self.words.op, i)?;
-        let (kind, op_index) = self.words.ops.get(key).copied().flatten()?;
+        let (kind, op_index, has_offset) = self.words.ops.get(key).copied().flatten()?;
         let source = entry(&self.words.source, i).and_then(|(key, _)| self.sources.get(key)).copied();
         let source = source.unwrap_or(Source::Other);
         if source == Source::Lower {
@@ -319,9 +347,11 @@ impl<'a> Columns<'a> {
         let end = entry(&self.words.state, i).and_then(|(key, _)| self.ends.get(key)).copied().unwrap_or(End::Unknown);
         let [op_id, start_ns, dur_ns, task_id] = self.numbers.each_ref().map(|c| <i64 as Cell>::get(c, i));
         let maybe = |column| <Option<i64> as Cell>::get(column, i);
+        let op = op?;
+        let (file, file2) = (maybe(&self.file), maybe(&self.file2));
         Some(Call {
             op_id,
-            op: op?,
+            op,
             kind,
             op_index,
             start_ns,
@@ -329,9 +359,11 @@ impl<'a> Columns<'a> {
             task_id,
             in_flight: end == End::InFlight,
             by_tool: source == Source::Tool,
-            file: maybe(&self.file),
-            file2: maybe(&self.file2),
-            offset_bytes: maybe(&self.offset_bytes),
+            file,
+            file2,
+            target: targets.of_file(file),
+            target2: targets.of_file(file2),
+            offset_bytes: maybe(&self.offset_bytes).filter(|_| has_offset),
             aux: maybe(&self.aux),
             ret: maybe(&self.ret),
             detail: Detail {

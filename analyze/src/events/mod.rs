@@ -4,7 +4,7 @@
 //! else of this crate.
 //!
 //! * [`requests`], [`bios`] and [`calls`] stream one table each; `order` sorts rows of overlapping segments;
-//! * [`scope`] selects by time, device, file and task; [`stages`] finds the block-layer stages before a request's issue.
+//! * [`targets`] tells files from pipes, devices and nowhere; [`scope`] selects by time, device, file and task; [`stages`] finds the block-layer stages before a request's issue.
 
 pub mod bios;
 pub mod calls;
@@ -12,3 +12,4 @@ pub(crate) mod order;
 pub mod requests;
 pub mod scope;
 pub mod stages;
+pub mod targets;

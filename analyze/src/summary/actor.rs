@@ -14,79 +14,45 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::leaders::Leaders;
+use super::paths::{Group, Groups};
+pub use super::totals::Totals;
 use crate::{
     Result, bad_column,
-    events::calls::{Call, Kind},
+    events::{
+        calls::{Call, Kind},
+        targets::{Moved, Target, Targets},
+    },
 };
 
-/// Sums over calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
-    /// Calls.
-    pub calls: u64,
-    /// Calls that failed.
-    pub errors: u64,
-    /// Bytes moved from files.
-    pub read_bytes: u64,
-    /// Bytes moved to files.
-    pub write_bytes: u64,
-    /// Time spent in the calls.
-    pub time_ns: u64,
-}
-
-impl Totals {
-    /// Adds the bytes a call moved: from a file, to a file, or both.
-    pub fn add_bytes(&mut self, call: &Call<'_>) {
-        if matches!(call.kind, Kind::Read | Kind::Copy) {
-            self.read_bytes = self.read_bytes.saturating_add(call.bytes());
-        }
-        if matches!(call.kind, Kind::Write | Kind::Copy) {
-            self.write_bytes = self.write_bytes.saturating_add(call.bytes());
-        }
-    }
-
-    fn add_call(&mut self, call: &Call<'_>, reads: bool, writes: bool) {
-        self.calls += 1;
-        self.errors += u64::from(call.errno().is_some());
-        self.time_ns = self.time_ns.saturating_add(call.dur_ns.and_then(|d| u64::try_from(d).ok()).unwrap_or(0));
-        let bytes = call.bytes();
-        self.read_bytes = self.read_bytes.saturating_add(if reads { bytes } else { 0 });
-        self.write_bytes = self.write_bytes.saturating_add(if writes { bytes } else { 0 });
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.errors += other.errors;
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
-        self.time_ns = self.time_ns.saturating_add(other.time_ns);
-    }
-
-    /// Bytes moved in either direction.
-    pub fn bytes(&self) -> u64 {
-        self.read_bytes.saturating_add(self.write_bytes)
-    }
-}
-
-/// Maximum number of files, and of threads, whose calls are summed: 200 MB of each.
+/// Maximum number of files whose calls are summed: 200 MB.
 pub const MOST_ACTORS: usize = 3_500_000;
+/// Maximum number of threads whose calls are summed: 200 MB.
+pub const MOST_THREADS: usize = 1_750_000;
 
-/// Collects calls by file and by thread. Memory: one entry per used file and thread, at most [`MOST_ACTORS`] of each.
+/// Collects calls by file and by thread. Memory: one entry per used file and thread, at most [`MOST_ACTORS`] and
+/// [`MOST_THREADS`].
 #[derive(Clone, Debug, Default)]
 pub struct ActorMeter {
     files: FxHashMap<i64, Totals>,
-    tasks: FxHashMap<i64, Totals>,
+    tasks: FxHashMap<i64, (Totals, Moved)>,
     /// Number of calls of further files and threads.
     left_out: u64,
 }
 
-/// Totals of a file: all calls on it, by descriptor or by opening it.
+/// Totals of the files of one path: all calls on them, by descriptor or by opening them.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSummary {
-    /// Key into `files`.
+    /// Key into `files`, of the first one.
     pub file: i64,
+    /// Number of files that had this path, one after the other.
+    pub files: u64,
+    /// Keys of all of them.
+    #[serde(skip)]
+    pub keys: Vec<i64>,
     /// Path when first seen. `None` if unknown.
     pub path: Option<String>,
+    /// What it is for bytes.
+    pub target: Target,
     /// `regular`, `directory`, …
     pub kind: String,
     /// Type of its file system. Empty if unknown.
@@ -118,6 +84,8 @@ pub struct ProcessSummary {
     /// What the calls added up to.
     #[serde(flatten)]
     pub totals: Totals,
+    /// The bytes of these, by where they went to and came from.
+    pub moved: Moved,
 }
 
 /// Totals of one mounted file system.
@@ -139,7 +107,7 @@ pub struct MountSummary {
     pub free_bytes: i64,
     /// Number of its files used by calls.
     pub files: u64,
-    /// What the calls added up to.
+    /// What the calls added up to. Bytes are those of files, not those of pipes and devices whose names lie there.
     #[serde(flatten)]
     pub totals: Totals,
 }
@@ -155,48 +123,56 @@ pub struct FileTotals {
     pub mounts: Vec<MountSummary>,
     /// Number of files used by calls.
     pub count: u64,
+    /// Number of paths that these files had.
+    pub paths: u64,
 }
 
 impl ActorMeter {
     /// Adds a call.
     pub fn push(&mut self, call: &Call<'_>) {
-        let reads = matches!(call.kind, Kind::Read | Kind::Copy);
-        let writes = matches!(call.kind, Kind::Write | Kind::Copy);
+        let ((from, read), (to, written)) = call.moved();
         let mut left_out = false;
-        let mut add = |all: &mut FxHashMap<i64, Totals>, id: i64, reads: bool, writes: bool| {
-            if all.len() < MOST_ACTORS || all.contains_key(&id) {
-                all.entry(id).or_default().add_call(call, reads, writes);
+        if self.tasks.len() < MOST_THREADS || self.tasks.contains_key(&call.task_id) {
+            let (totals, moved) = self.tasks.entry(call.task_id).or_default();
+            totals.add_call(call, read, written);
+            moved.add_bytes((from, read), (to, written));
+        } else {
+            left_out = true;
+        }
+        let mut add = |id: i64, read: u64, written: u64| {
+            if self.files.len() < MOST_ACTORS || self.files.contains_key(&id) {
+                self.files.entry(id).or_default().add_call(call, read, written);
             } else {
                 left_out = true;
             }
         };
-        add(&mut self.tasks, call.task_id, reads, writes);
         // A copy reads its source and writes its destination; its time counts for both.
         let copies = call.kind == Kind::Copy;
         if let Some(file) = call.file {
-            add(&mut self.files, file, reads, writes && !copies);
+            add(file, read, if copies { 0 } else { written });
         }
         if let Some(file2) = call.file2.filter(|f| Some(*f) != call.file) {
-            add(&mut self.files, file2, false, copies);
+            add(file2, 0, if copies { written } else { 0 });
         }
         self.left_out += u64::from(left_out);
     }
 
-    /// Number of calls on files, or of threads, beyond the first [`MOST_ACTORS`].
+    /// Number of calls on files beyond the first [`MOST_ACTORS`], or of threads beyond the first [`MOST_THREADS`].
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The `top` files by bytes and by time, and all mounts.
+    /// The `top` paths by bytes and by time, and all mounts.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
     pub fn files(&self, reel: &Reel, top: usize) -> Result<FileTotals> {
-        let best = |key: fn(&Totals) -> u64| {
-            let mut all: Vec<(Reverse<u64>, i64)> =
-                self.files.iter().map(|(f, t)| (Reverse(key(t)), *f)).filter(|(k, _)| k.0 > 0).collect();
-            all.sort_unstable();
-            all.into_iter().take(top).map(|(_, f)| f).collect::<Vec<_>>()
-        };
-        let (by_bytes, by_time) = (best(Totals::bytes), best(|t| t.time_ns));
-        let wanted: HashSet<i64> = by_bytes.iter().chain(&by_time).copied().collect();
+        let targets = Targets::of(reel)?;
+        let groups = Groups::of(reel, &self.files)?;
+        let by_bytes = groups.best(top, &self.files, |(bytes, _)| bytes);
+        let by_time = groups.best(top, &self.files, |(_, time_ns)| time_ns);
+        let wanted: HashSet<i64> =
+            by_bytes.iter().chain(&by_time).filter_map(|group| group.files.first().copied()).collect();
         let mut rows: HashMap<i64, File> = HashMap::new();
         let mut mounts: HashMap<i64, (u64, Totals)> = HashMap::new();
         for row in reel.rows::<File>() {
@@ -204,35 +180,48 @@ impl ActorMeter {
             if let Some(totals) = self.files.get(&row.file) {
                 let (files, sum) = mounts.entry(row.sb_dev).or_default();
                 *files += 1;
-                sum.add(totals);
+                let is_file = targets.of_file(Some(row.file)) == Target::Files;
+                let bytes = |n: u64| if is_file { n } else { 0 };
+                let (read_bytes, write_bytes) = (bytes(totals.read_bytes), bytes(totals.write_bytes));
+                sum.add(&Totals { read_bytes, write_bytes, ..*totals });
             }
             if wanted.contains(&row.file) {
                 rows.insert(row.file, row);
             }
         }
-        let summary = |file: &i64| {
-            let row = rows.get(file);
+        let summary = |group: Group| {
+            let first = group.files.first().copied().unwrap_or_default();
+            let row = rows.get(&first);
             let fstype = row.and_then(|r| reel.manifest.mount_of(r.sb_dev)).map(|m| m.fstype.clone());
             FileSummary {
-                file: *file,
+                file: first,
+                files: group.files.len() as u64,
+                keys: group.files,
                 path: row.and_then(|r| r.path.as_ref()).map(Text::to_string),
+                target: targets.of_file(Some(first)),
                 kind: row.map(|r| r.kind.to_string()).unwrap_or_default(),
                 fstype: fstype.unwrap_or_default(),
-                totals: self.files.get(file).copied().unwrap_or_default(),
+                totals: group.totals,
             }
         };
-        let by_bytes = by_bytes.iter().map(summary).collect();
-        let by_time = by_time.iter().map(summary).collect();
-        Ok(FileTotals { by_bytes, by_time, mounts: mount_summaries(reel, &mounts), count: self.files.len() as u64 })
+        Ok(FileTotals {
+            by_bytes: by_bytes.into_iter().map(summary).collect(),
+            by_time: by_time.into_iter().map(summary).collect(),
+            mounts: mount_summaries(reel, &mounts),
+            count: self.files.len() as u64,
+            paths: groups.count(),
+        })
     }
 
     /// The `top` processes by time in calls, and the total number of processes. Memory: one entry per thread with a
     /// call, and one per thread that does not lead its process.
     pub fn processes(&self, reel: &Reel, top: usize) -> Result<(Vec<ProcessSummary>, u64)> {
         let leaders = Leaders::of(reel)?;
-        let mut totals: FxHashMap<i64, Totals> = FxHashMap::default();
-        for (task, of_task) in &self.tasks {
-            totals.entry(leaders.of_task(*task)).or_default().add(of_task);
+        let mut totals: FxHashMap<i64, (Totals, Moved)> = FxHashMap::default();
+        for (task, (of_task, moved)) in &self.tasks {
+            let sum = totals.entry(leaders.of_task(*task)).or_default();
+            sum.0.add(of_task);
+            sum.1.add(moved);
         }
         let (best, count) = best_processes(reel, top, &leaders, &totals)?;
         let threads = leaders.threads();
@@ -241,6 +230,7 @@ impl ActorMeter {
         for row in segments.into_iter().flat_map(|segment| reel.segment_rows::<Task>(segment)) {
             let task = row?;
             if best.contains_key(&task.task_id) {
+                let (totals, moved) = totals.get(&task.task_id).copied().unwrap_or_default();
                 let summary = ProcessSummary {
                     task_id: task.task_id,
                     pid: task.pid,
@@ -250,7 +240,8 @@ impl ActorMeter {
                     start_ns: task.start_ns,
                     exit_ns: task.exit_ns,
                     exit_code: task.exit_code,
-                    totals: totals.get(&task.task_id).copied().unwrap_or_default(),
+                    totals,
+                    moved,
                 };
                 processes.insert(task.task_id, summary);
             }
@@ -272,7 +263,7 @@ fn best_processes(
     reel: &Reel,
     top: usize,
     leaders: &Leaders,
-    totals: &FxHashMap<i64, Totals>,
+    totals: &FxHashMap<i64, (Totals, Moved)>,
 ) -> Result<(HashMap<i64, usize>, u64)> {
     // A heap with the worst of the best on top.
     let mut best: BinaryHeap<(Reverse<u64>, i64, i64, usize)> = BinaryHeap::new();
@@ -288,7 +279,7 @@ fn best_processes(
                     continue;
                 }
                 count += 1;
-                let time_ns = totals.get(&id).map_or(0, |t| t.time_ns);
+                let time_ns = totals.get(&id).map_or(0, |(t, _)| t.time_ns);
                 best.push((Reverse(time_ns), <i64 as Cell>::get(&start_ns, i), id, segment));
                 if best.len() > top {
                     best.pop();

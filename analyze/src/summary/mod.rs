@@ -6,7 +6,9 @@ pub mod actor;
 pub mod device;
 mod leaders;
 pub mod operation;
+mod paths;
 pub mod series;
+pub mod totals;
 pub mod waits;
 
 use std::collections::BTreeMap;
@@ -24,12 +26,15 @@ use crate::{
     events::{
         calls::each_call,
         requests::{MOST_DEVICES, of_device, requests},
+        scope::Scope,
+        targets::Moved,
     },
     meters::latency::LatencySummary,
     summary::{
-        actor::{ActorMeter, FileSummary, MOST_ACTORS, MountSummary, ProcessSummary, Totals},
+        actor::{ActorMeter, FileSummary, MOST_ACTORS, MOST_THREADS, MountSummary, ProcessSummary},
         device::{DeviceMeter, DeviceSummary},
         operation::{OperationMeter, OperationSummary},
+        totals::Totals,
         waits::{WaitSummary, waits},
     },
 };
@@ -53,6 +58,8 @@ pub struct Summary {
     pub mounts: Vec<MountSummary>,
     /// Number of files used by operations.
     pub files: u64,
+    /// Number of paths that these files had.
+    pub paths: u64,
     /// Top files, most bytes first.
     pub files_by_bytes: Vec<FileSummary>,
     /// Top files, most time first.
@@ -75,14 +82,19 @@ pub struct Summary {
     pub tables: Vec<TableSize>,
 }
 
-/// Duration of the recording, ns.
+/// Duration of the recording, and the part of it that is counted, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SpanSummary {
+    /// Start of the counted part. Of a rotated reel, the time from which on it is complete, unless another was
+    /// requested.
+    pub from_ns: i64,
+    /// End of the counted part. Rates of devices are relative to the time from `from_ns` to here.
+    pub to_ns: i64,
     /// From the start to the end of the last recorded task or operation.
     pub elapsed_ns: i64,
     /// From there until the file systems were synced and the devices idle.
     pub settle_ns: i64,
-    /// Both, or longer if an event ended later. Rates of devices are relative to it.
+    /// Both, or longer if an event ended later.
     pub total_ns: i64,
 }
 
@@ -92,7 +104,9 @@ pub struct OperationTotals {
     /// Sums.
     #[serde(flatten)]
     pub totals: Totals,
-    /// Operations per second of `elapsed_ns`.
+    /// The bytes of these, by where they went to and came from.
+    pub moved: Moved,
+    /// Operations per second from `from_ns` to `elapsed_ns`.
     pub ops_per_s: f64,
     /// Their duration.
     pub latency: LatencySummary,
@@ -115,36 +129,44 @@ pub struct TableSize {
 pub const DEFAULT_TOP: usize = 10;
 
 impl Summary {
-    /// Computes the summary. Top lists have at most `top` entries.
+    /// Computes the summary of all that the reel keeps. Top lists have at most `top` entries.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
     pub fn of(reel: &Reel, top: usize) -> Result<Self> {
+        Self::of_part(reel, (None, None), top)
+    }
+
+    /// The same of events that start at or after the first time and before the second, ns since the start of the reel.
+    /// Facts about the reel as a whole stay: its duration, ledger, losses and tables.
+    ///
+    /// # Errors
+    /// When the reel cannot be read.
+    pub fn of_part(reel: &Reel, (from_ns, to_ns): (Option<i64>, Option<i64>), top: usize) -> Result<Self> {
         let manifest = &reel.manifest;
+        let scope = Scope { from_ns, to_ns, ..Scope::default() }.of_kept(reel)?;
         let (mut operations, mut settling) = (OperationMeter::default(), OperationMeter::default());
         let mut actors = ActorMeter::default();
-        let mut totals = Totals::default();
+        let (mut totals, mut moved) = (Totals::default(), Moved::default());
         let (mut last_call_ns, mut last_ns) = (0, 0);
         each_call(reel, |call| {
             last_ns = last_ns.max(call.end_ns());
+            last_call_ns = if call.by_tool { last_call_ns } else { last_call_ns.max(call.end_ns()) };
+            if !scope.holds_time(call.start_ns) {
+                return;
+            }
             if call.by_tool {
                 settling.push(call);
                 return;
             }
-            last_call_ns = last_call_ns.max(call.end_ns());
-            totals.calls += 1;
-            totals.errors += u64::from(call.errno().is_some());
-            totals.add_bytes(call);
+            let (read, written) = call.moved();
+            totals.add_call(call, read.1, written.1);
+            moved.add_bytes(read, written);
             operations.push(call);
             actors.push(call);
         })?;
-        let mut devices: BTreeMap<i64, DeviceMeter> = BTreeMap::new();
-        let mut not_shown: u64 = 0;
-        for request in requests(reel) {
-            let request = request?;
-            last_ns = last_ns.max(request.last_ns());
-            match of_device(&mut devices, request.dev, DeviceMeter::default) {
-                Some(device) => _ = device.push(&request),
-                None => not_shown += 1,
-            }
-        }
+        let requests = Requests::of(reel, &scope)?;
+        last_ns = last_ns.max(requests.last_ns);
         // Without a stated duration (crash, import), the last operation determines it.
         let elapsed_ns = if manifest.span.elapsed_ns > 0 {
             manifest.span.elapsed_ns
@@ -154,9 +176,12 @@ impl Summary {
             last_ns
         };
         let settle_ns = manifest.span.settle_ns;
-        let span = SpanSummary { elapsed_ns, settle_ns, total_ns: last_ns.max(elapsed_ns.saturating_add(settle_ns)) };
-        let mut devices: Vec<_> =
-            devices.iter().map(|(dev, meter)| meter.summary(*dev, manifest, span.total_ns)).collect();
+        let total_ns = last_ns.max(elapsed_ns.saturating_add(settle_ns));
+        let from_ns = scope.from_ns.unwrap_or(0).max(0);
+        let to_ns = scope.to_ns.map_or(total_ns, |to| to.min(total_ns)).max(from_ns);
+        let span = SpanSummary { from_ns, to_ns, elapsed_ns, settle_ns, total_ns };
+        let summary = |(dev, meter): (&i64, &DeviceMeter)| meter.summary(*dev, manifest, (from_ns, to_ns));
+        let mut devices: Vec<_> = requests.devices.iter().map(summary).collect();
         devices.sort_by_key(|d| (std::cmp::Reverse(d.read_bytes.saturating_add(d.write_bytes)), d.dev));
         let latency = operations.latency();
         totals.time_ns = latency.total_ns;
@@ -164,21 +189,27 @@ impl Summary {
         let (processes_by_time, processes) = actors.processes(reel, top)?;
         Ok(Self {
             span,
-            total: OperationTotals { totals, ops_per_s: totals.calls as f64 * 1e9 / elapsed_ns.max(1) as f64, latency },
+            total: OperationTotals {
+                totals,
+                moved,
+                ops_per_s: totals.calls as f64 * 1e9 / elapsed_ns.min(to_ns).saturating_sub(from_ns).max(1) as f64,
+                latency,
+            },
             operations: operations.summaries(),
             settling: settling.summaries(),
             devices,
             mounts: files.mounts,
             files: files.count,
+            paths: files.paths,
             files_by_bytes: files.by_bytes,
             files_by_time: files.by_time,
             processes,
             processes_by_time,
-            waits: waits(reel)?,
+            waits: waits(reel, &scope)?,
             ledger: manifest.ledger.clone(),
             losses: manifest.losses.clone(),
             left_out: manifest.left_out.clone(),
-            warnings: warnings(manifest, actors.left_out(), not_shown),
+            warnings: warnings(manifest, actors.left_out(), requests.not_shown),
             cost: manifest.cost,
             tables: tables(reel),
         })
@@ -203,12 +234,41 @@ impl Summary {
     }
 }
 
+/// Requests by device.
+#[derive(Debug, Default)]
+struct Requests {
+    devices: BTreeMap<i64, DeviceMeter>,
+    /// Time of the last event of any request, counted or not.
+    last_ns: i64,
+    /// Requests of devices beyond the limit.
+    not_shown: u64,
+}
+
+impl Requests {
+    /// Counts the requests issued in the scope's window.
+    fn of(reel: &Reel, scope: &Scope) -> Result<Self> {
+        let mut all = Self::default();
+        for request in requests(reel) {
+            let request = request?;
+            all.last_ns = all.last_ns.max(request.last_ns());
+            if !scope.holds_time(request.issue_ns) {
+                continue;
+            }
+            match of_device(&mut all.devices, request.dev, DeviceMeter::default) {
+                Some(device) => _ = device.push(&request),
+                None => all.not_shown += 1,
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// The warnings of the manifest, and one for each limit that the reel exceeds.
 fn warnings(manifest: &Manifest, calls: u64, requests: u64) -> Vec<String> {
     let mut warnings = manifest.warnings.clone();
     if calls > 0 {
         warnings.push(format!(
-            "{calls} calls concern files or threads beyond the first {MOST_ACTORS}; lists of files and processes lack them"
+            "{calls} calls concern files beyond the first {MOST_ACTORS} or threads beyond the first {MOST_THREADS}; lists of files and processes lack them"
         ));
     }
     if requests > 0 {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    events::calls::{Call, Kind},
+    events::{
+        calls::{Call, Kind},
+        targets::Moved,
+    },
     meters::latency::{Latency, LatencySummary},
 };
 
@@ -26,6 +29,7 @@ struct Meter {
     in_flight: u64,
     errors: BTreeMap<i32, u64>,
     bytes: u64,
+    moved: Moved,
     latency: Latency,
 }
 
@@ -46,6 +50,8 @@ pub struct OperationSummary {
     pub errnos: BTreeMap<i32, u64>,
     /// Bytes moved.
     pub bytes: u64,
+    /// The same, by where they went to and came from. A copy counts in both.
+    pub moved: Moved,
     /// Duration of the calls.
     pub latency: LatencySummary,
 }
@@ -64,10 +70,13 @@ impl OperationMeter {
             in_flight: 0,
             errors: BTreeMap::new(),
             bytes: 0,
+            moved: Moved::default(),
             latency: Latency::default(),
         });
         m.count += 1;
         m.bytes = m.bytes.saturating_add(call.bytes());
+        let (read, written) = call.moved();
+        m.moved.add_bytes(read, written);
         match call.dur_ns {
             Some(ns) => m.latency.record(ns),
             None => m.in_flight += u64::from(call.in_flight),
@@ -91,6 +100,7 @@ impl OperationMeter {
                 errors: m.errors.values().sum(),
                 errnos: m.errors.clone(),
                 bytes: m.bytes,
+                moved: m.moved,
                 latency: m.latency.summary(),
             })
             .collect();

@@ -4,6 +4,7 @@ use crate::{
     events::{
         calls::{Call, Kind},
         requests::{Class, Request},
+        targets::Target,
     },
     meters::{
         bins::{Bins, Overlap},
@@ -84,18 +85,28 @@ pub struct CallSeries {
     pub read_bytes: Vec<u64>,
     /// Bytes moved to files.
     pub write_bytes: Vec<u64>,
+    /// Bytes moved from and to pipes, devices and nowhere.
+    pub other_bytes: [Vec<u64>; 3],
     /// Calls by [`CallSeries::row`].
     pub calls: [Vec<u64>; 5],
 }
 
 impl CallSeries {
+    /// Labels of `other_bytes`.
+    pub const OTHERS: [&'static str; 3] = ["pipes", "devices", "nowhere"];
     /// Labels of the rows of `calls`.
     pub const ROWS: [&'static str; 5] = ["read", "write", "sync", "metadata", "other"];
 
     /// Empty.
     pub fn new(bins: Bins) -> Self {
         let zeroes = || vec![0; bins.count()];
-        Self { bins, read_bytes: zeroes(), write_bytes: zeroes(), calls: std::array::from_fn(|_| zeroes()) }
+        Self {
+            bins,
+            read_bytes: zeroes(),
+            write_bytes: zeroes(),
+            other_bytes: std::array::from_fn(|_| zeroes()),
+            calls: std::array::from_fn(|_| zeroes()),
+        }
     }
 
     /// The row of `calls` for a kind. A copy counts as a write.
@@ -116,11 +127,15 @@ impl CallSeries {
         }
         let Some(i) = self.bins.index(call.end_ns()) else { return };
         self.calls[Self::row(call.kind)][i] += 1;
-        if matches!(call.kind, Kind::Read | Kind::Copy) {
-            self.read_bytes[i] = self.read_bytes[i].saturating_add(call.bytes());
-        }
-        if matches!(call.kind, Kind::Write | Kind::Copy) {
-            self.write_bytes[i] = self.write_bytes[i].saturating_add(call.bytes());
+        let ((from, read), (to, written)) = call.moved();
+        for (target, bytes, of_files) in [(from, read, &mut self.read_bytes), (to, written, &mut self.write_bytes)] {
+            let bin = match target {
+                Target::Files => &mut of_files[i],
+                Target::Pipes => &mut self.other_bytes[0][i],
+                Target::Devices => &mut self.other_bytes[1][i],
+                Target::Nowhere => &mut self.other_bytes[2][i],
+            };
+            *bin = bin.saturating_add(bytes);
         }
     }
 }

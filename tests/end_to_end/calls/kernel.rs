@@ -41,7 +41,7 @@ pub(crate) fn has_nfs_server() -> bool {
 pub(crate) fn allows_functions() -> bool {
     let told = succeed(&mut ioreel(["doctor", "--json"]));
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-    let check = told.as_array().unwrap().iter().find(|c| c["what"] == "kernel functions (fentry)").unwrap();
+    let check = told["checks"].as_array().unwrap().iter().find(|c| c["what"] == "kernel functions (fentry)").unwrap();
     check["verdict"] == "ok"
 }
 

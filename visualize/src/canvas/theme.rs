@@ -77,8 +77,8 @@ pub static LIGHT: Theme = Theme {
     shade: "#aab4c0",
     gap: "#eef0f3",
     strip: "#f6f1f5",
-    fixed: ["#0072b2", "#d55e00", "#b0308c", "#009e73", "#8a8f98", "#1c2530", "#9fd8c4"],
-    hues: ["#0072b2", "#d55e00", "#009e73", "#b0308c", "#56b4e9", "#e69f00", "#5d4037"],
+    fixed: ["#0072b2", "#d55e00", "#b0308c", "#009e73", "#8a8f98", "#1c2530", "#4f9f84"],
+    hues: ["#0072b2", "#d55e00", "#009e73", "#b0308c", "#ef0b53", "#5d4037", "#0b3206"],
     heats: ["#a5d32f", "#35b779", "#21908d", "#3b528b", "#440154"],
 };
 
@@ -96,8 +96,8 @@ pub static DARK: Theme = Theme {
     shade: "#8fa0b5",
     gap: "#1b2129",
     strip: "#221a26",
-    fixed: ["#56b4e9", "#f0883e", "#e07bcb", "#2fc79a", "#8b95a1", "#e6eaf0", "#2a6a56"],
-    hues: ["#56b4e9", "#f0883e", "#2fc79a", "#e07bcb", "#9ec5ff", "#f2cc3d", "#8d6e63"],
+    fixed: ["#56b4e9", "#f0883e", "#e07bcb", "#2fc79a", "#8b95a1", "#e6eaf0", "#32806a"],
+    hues: ["#56b4e9", "#f0883e", "#2fc79a", "#e07bcb", "#f5f7ff", "#f2cc3d", "#8d6e63"],
     heats: ["#4a5fa5", "#21908d", "#35b779", "#a5d32f", "#fde725"],
 };
 
@@ -129,14 +129,14 @@ impl Theme {
             }
         }
         let c = color::rgb(self.color(ink));
-        let (few, many, share) =
-            if self.dark { (color::rgb(self.paper), [255, 255, 255], 0.52) } else { ([255; 3], [0; 3], 0.58) };
+        let many = if self.dark { [255; 3] } else { [0; 3] };
+        let few = color::tint(c, color::rgb(self.paper));
         match ink {
             // A step has the same colour for any count.
             Ink::Heat(_) => Ramp([c, c, c]),
             // Hues vary little, because two reels over each other must not become black.
-            Ink::Hue(_) => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.3)]),
-            _ => Ramp([color::mix(c, few, share), c, color::mix(c, many, 0.58)]),
+            Ink::Hue(_) => Ramp([few, c, color::mix(c, many, 0.3)]),
+            _ => Ramp([few, c, color::mix(c, many, 0.58)]),
         }
     }
 
@@ -154,18 +154,20 @@ impl Theme {
 mod tests {
     use super::*;
 
-    /// Relative luminance, WCAG 2.
-    fn luminance(c: Rgb) -> f64 {
-        let channel = |v: u8| {
-            let v = f64::from(v) / 255.0;
-            if v <= 0.04045 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2])
+    fn contrast(a: &str, b: &str) -> f64 {
+        color::contrast(color::rgb(a), color::rgb(b))
     }
 
-    fn contrast(a: &str, b: &str) -> f64 {
-        let (a, b) = (luminance(color::rgb(a)), luminance(color::rgb(b)));
-        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    /// A single event is seen, in whatever colour.
+    #[test]
+    fn one_event_is_seen() {
+        for t in [&LIGHT, &DARK] {
+            let inks = [Ink::Read, Ink::Write, Ink::Flush, Ink::Other, Ink::Grey, Ink::Seek];
+            for ink in inks.into_iter().chain((0..HUES).map(Ink::Hue)) {
+                let contrast = color::contrast(t.ramp(ink).0[0], color::rgb(t.paper));
+                assert!(contrast >= 3.0, "{ink:?} dark={}: {contrast}", t.dark);
+            }
+        }
     }
 
     #[test]
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn overprints_darken_on_white_and_brighten_on_black() {
         let (a, b) = ([200, 100, 50], [100, 200, 50]);
-        assert!(luminance(LIGHT.overprint(a, b)) < luminance(a).min(luminance(b)));
-        assert!(luminance(DARK.overprint(a, b)) > luminance(a).max(luminance(b)));
+        assert!(color::luminance(LIGHT.overprint(a, b)) < color::luminance(a).min(color::luminance(b)));
+        assert!(color::luminance(DARK.overprint(a, b)) > color::luminance(a).max(color::luminance(b)));
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         svg::{Anchor, Area, Style},
     },
     draw::{
-        frame::{self, Places, SMALL},
+        frame::{self, Heading, Places, SMALL},
         painter::Painter,
     },
     model::shape::{Chart, Line, Shape},
@@ -28,9 +28,10 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let of = |s: &Option<&Shape>| if let Some(Shape::Charts(c)) = s { c.clone() } else { Vec::new() };
     let all: Vec<Vec<Chart>> = shapes.iter().map(|s| of(s).into_iter().map(Chart::cut).collect()).collect();
     let height = f64::from(spec.height);
-    let (y, heading) = p.panel(height, TITLES, false);
     let entries = legend(theme, all.iter().flatten().flat_map(|c| &c.series));
-    frame::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    let heading = Heading::new(&p.pen, p.room(), spec.title, spec.unit, entries);
+    let (y, place) = p.panel(height, TITLES, heading.more(), false);
+    heading.draw(&mut p.svg, &p.pen, place);
     let count = all.iter().map(|c| c.len()).max().unwrap_or(0);
     let scales: Vec<ValueScale> = (0..count).map(|n| scale(all.iter().filter_map(|c| c.get(n)))).collect();
     for (i, charts) in all.iter().enumerate() {

@@ -1,9 +1,6 @@
 //! The table below the panels: one row per reel, and one for the difference of two.
 
-use ioreel_analyze::{
-    meters::latency::LatencySummary,
-    summary::{actor::Totals, device::DeviceSummary},
-};
+use ioreel_analyze::{events::targets::Target, summary::device::DeviceSummary};
 
 use crate::{
     canvas::{
@@ -12,7 +9,7 @@ use crate::{
         svg::{Anchor, Area, Style, Svg},
     },
     draw::frame::{Pen, SMALL},
-    model::sheet::Sheet,
+    model::sheet::{CallTotals, Sheet},
 };
 
 /// Height of a row, px.
@@ -121,6 +118,12 @@ fn draw(svg: &mut Svg, pen: &Pen, area: Area, columns: &[Column], rows: usize) {
     svg.line((area.x, bottom.round() + 0.5), (area.right(), bottom.round() + 0.5), pen.theme.frame, 1.0, "");
 }
 
+/// Where calls moved bytes beside files. Both directions of each are one column.
+fn other_targets(sheets: &[Sheet]) -> Vec<Target> {
+    let moved = |target: &Target| sheets.iter().flat_map(|s| &s.calls).any(|t| t.moved.of(*target).sum() > 0);
+    [Target::Pipes, Target::Devices, Target::Nowhere].into_iter().filter(moved).collect()
+}
+
 fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
     let text = |head: &str, cell: &dyn Fn(&Sheet) -> String, last: &str| {
         let mut cells: Vec<String> = sheets.iter().map(cell).collect();
@@ -178,16 +181,20 @@ fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
         ]);
     }
     if sheets.iter().any(|s| s.calls.is_some()) {
-        type Of<'a> = &'a dyn Fn(&(Totals, LatencySummary)) -> Option<f64>;
+        type Of<'a> = &'a dyn Fn(&CallTotals) -> Option<f64>;
         let of = |head: &str, unit: As, value: Of<'_>| of(head, unit, &|s| s.calls.as_ref().and_then(value));
-        out.push(of("calls", As::Count, &|(t, _)| Some(t.calls as f64)));
+        out.push(of("calls", As::Count, &|t| Some(t.calls as f64)));
         if detailed {
             out.extend([
-                of("failed", As::Count, &|(t, _)| Some(t.errors as f64)),
-                of("calls read", As::Bytes, &|(t, _)| Some(t.read_bytes as f64)),
-                of("calls wrote", As::Bytes, &|(t, _)| Some(t.write_bytes as f64)),
-                of("call p50", As::Ns, &|(_, l)| (l.count > 0).then_some(l.p50_ns as f64)),
-                of("call p99", As::Ns, &|(_, l)| (l.count > 0).then_some(l.p99_ns as f64)),
+                of("failed", As::Count, &|t| Some(t.errors as f64)),
+                of("files read", As::Bytes, &|t| Some(t.moved.files.read_bytes as f64)),
+                of("files written", As::Bytes, &|t| Some(t.moved.files.write_bytes as f64)),
+            ]);
+            let others = other_targets(sheets).into_iter();
+            out.extend(others.map(|o| of(o.name(), As::Bytes, &|t| Some(t.moved.of(o).sum() as f64))));
+            out.extend([
+                of("call p50", As::Ns, &|t| (t.latency.count > 0).then_some(t.latency.p50_ns as f64)),
+                of("call p99", As::Ns, &|t| (t.latency.count > 0).then_some(t.latency.p99_ns as f64)),
             ]);
         }
     }

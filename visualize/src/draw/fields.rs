@@ -12,7 +12,7 @@ use crate::{
         theme::Ink,
     },
     draw::{
-        frame::{self, Entry, Key, Places, Stroke},
+        frame::{self, Entry, Heading, Key, Places, SMALL, Stroke},
         painter::{Column, Painter},
     },
     model::{
@@ -25,7 +25,8 @@ use crate::{
 /// Height of the strip of flushes.
 const STRIP: f64 = 7.0;
 
-/// Limits axes of durations to the octaves that any of the fields uses, the same for all.
+/// Limits axes of durations to the octaves that any of the fields uses, the same for all. What took no time is drawn in
+/// the lowest row, and does not extend the axis.
 pub(crate) fn cut_to_use(fields: &mut [&mut Field]) {
     let whole = |f: &Field| matches!(f.rows, Rows::Octaves { low: 0, high: OCTAVE_ROWS });
     if fields.is_empty() || !fields.iter().all(|f| whole(f)) {
@@ -34,7 +35,7 @@ pub(crate) fn cut_to_use(fields: &mut [&mut Field]) {
     let (mut first, mut last) = (OCTAVE_ROWS, 0);
     for counts in fields.iter().flat_map(|f| &f.layers).map(|l| &l.counts) {
         let used = |row: &usize| counts.cells[row * counts.width..(row + 1) * counts.width].iter().any(|n| *n > 0);
-        let mut rows = (0..counts.height).filter(used);
+        let mut rows = (0..counts.height.saturating_sub(1)).filter(used);
         if let Some(top) = rows.next() {
             let bottom = rows.next_back().unwrap_or(top);
             first = first.min(OCTAVE_ROWS - 1 - bottom);
@@ -49,7 +50,12 @@ pub(crate) fn cut_to_use(fields: &mut [&mut Field]) {
     for field in fields {
         field.rows = rows.clone();
         for layer in &mut field.layers {
+            let zeroes = layer.counts.rows(OCTAVE_ROWS - 1, OCTAVE_ROWS);
             layer.counts = layer.counts.rows(OCTAVE_ROWS - high, OCTAVE_ROWS - low);
+            let lowest = layer.counts.cells.len().saturating_sub(layer.counts.width);
+            for (cell, n) in layer.counts.cells.iter_mut().skip(lowest).zip(&zeroes.cells).filter(|_| low > 0) {
+                *cell = cell.saturating_add(*n);
+            }
         }
     }
 }
@@ -63,7 +69,6 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     let row_px = some().map(|f| f.rows.row_px(spec.height)).min().unwrap_or(1);
     // An empty panel has space for a message.
     let height = some().map(|f| f.rows.count() * row_px).max().unwrap_or(1).max(40);
-    let (y, heading) = p.panel(f64::from(height), if strip { STRIP + 4.0 } else { 0.0 }, true);
     let most = some().flat_map(|f| &f.layers).filter(|l| !l.flat).map(|l| l.counts.max()).max().unwrap_or(0).max(1);
     let most_strip = some().filter_map(|f| f.strip.as_ref()).map(|l| l.counts.max()).max().unwrap_or(0);
     // Reels of very different lengths have separate periods. The text beside the heading must be true for all.
@@ -75,13 +80,19 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     } else {
         some().map(|f| unit(spec, f)).find(|u| !u.is_empty()).unwrap_or_default()
     };
-    let entries = legend(p, &fields, most, row_px);
-    frame::heading(&mut p.svg, &p.pen, heading, spec.title, &unit, &entries);
+    let heading = Heading::new(&p.pen, p.room(), spec.title, &unit, legend(p, &fields, most, row_px));
+    let (y, place) = p.panel(f64::from(height), if strip { STRIP + 4.0 } else { 0.0 }, heading.more(), true);
+    heading.draw(&mut p.svg, &p.pen, place);
     // The shared axis is labelled left of the first column, even if that column is empty.
     if let (Some(first), Some(column), false) = (some().next(), p.columns.first(), own_axes) {
         let left = column.x - 8.0;
+        let mut last = f64::INFINITY;
         for (below, label) in first.rows.ticks(row_px) {
             let at = y + below.round().min(f64::from(height) - 1.0) + 0.5;
+            if (last - at).abs() < SMALL + 1.0 {
+                continue;
+            }
+            last = at;
             p.svg.text((left, at + 4.0), &label, p.pen.tick(), Anchor::End);
         }
     }
@@ -97,7 +108,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
         };
         one(p, i, (area, row_px), field, (most, most_strip))?;
         if own_axes {
-            frame::corner(&mut p.svg, &p.pen, area, &field.note);
+            p.corners.push((area, field.note.clone()));
         }
         p.plots.push(area);
     }

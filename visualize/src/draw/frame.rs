@@ -21,9 +21,6 @@ const TIME_TICK_PX: f64 = 75.0;
 /// Maximum share of a heading's width for the unit. The legend gets the rest.
 const MOST_UNIT: f64 = 0.62;
 
-/// Width of a shortened legend label, px.
-const CUT_LABEL: f64 = 120.0;
-
 /// The theme and its text styles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen {
@@ -171,45 +168,97 @@ pub(crate) fn steps(
     }
 }
 
-/// Heading of a panel: name and unit on the left, legend on the right.
-pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &str, entries: &[Entry]) {
-    let y = area.y - 9.0;
-    svg.text((area.x, y), name, pen.heading(), Anchor::Start);
-    let mut left = area.x + font::width(name, pen.heading().size, true) + 8.0;
-    let unit = &font::fit(unit, SMALL, false, (area.right() - left).max(0.0) * MOST_UNIT);
-    svg.text((left, y), unit, pen.tick(), Anchor::Start);
-    left += font::width(unit, SMALL, false) + 24.0;
-    let key_width = |k: Key| match k {
+/// Heading of a panel: name and unit on the left, legend on the right. A legend that does not fit beside them has lines
+/// of its own.
+pub(crate) struct Heading {
+    name: String,
+    unit: String,
+    /// Lines of the legend. The first one is beside the name, and may be empty.
+    lines: Vec<Vec<Entry>>,
+}
+
+/// Height of a further line of a legend, px.
+const LEGEND_LINE: f64 = 17.0;
+/// Distance between entries of a legend, px.
+const BETWEEN_ENTRIES: f64 = 18.0;
+
+fn key_width(k: Key) -> f64 {
+    match k {
         Key::Line(..) => 22.0,
         Key::Ramp(_) => 46.0,
-    };
-    let wide = |entries: &[Entry]| -> f64 {
-        let each = entries.iter().map(|e| key_width(e.key) + font::width(&e.label, SMALL, false) + 18.0);
-        each.sum::<f64>() - 18.0
-    };
-    // If there is too little space, names are shortened first, then the last ones are omitted.
-    let mut entries = entries.to_vec();
-    if wide(&entries) > area.right() - left {
-        entries.iter_mut().for_each(|e| e.label = font::fit(&e.label, SMALL, false, CUT_LABEL));
     }
-    while entries.len() > 1 && wide(&entries) > area.right() - left {
-        entries.pop();
-    }
-    let mut x = (area.right() - wide(&entries)).max(left);
-    for e in &entries {
-        match e.key {
-            Key::Line(c, width, dash) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, width, dash),
-            Key::Ramp(ramp) => {
-                let x = x.round();
-                for i in 0..20 {
-                    let cell = Area { x: x + f64::from(i) * 2.0, y: y - 10.0, w: 2.0, h: 11.0 };
-                    svg.rect(cell, &color::hex(ramp.at(f64::from(i) / 19.0)), 1.0);
-                }
+}
+
+fn entry_width(e: &Entry) -> f64 {
+    key_width(e.key) + font::width(&e.label, SMALL, false)
+}
+
+fn entries_width(entries: &[Entry]) -> f64 {
+    entries.iter().map(|e| entry_width(e) + BETWEEN_ENTRIES).sum::<f64>() - BETWEEN_ENTRIES
+}
+
+impl Heading {
+    /// Lays out a heading of this width.
+    pub(crate) fn new(pen: &Pen, width: f64, name: &str, unit: &str, mut entries: Vec<Entry>) -> Self {
+        let left = font::width(name, pen.heading().size, true) + 8.0;
+        let unit = font::fit(unit, SMALL, false, (width - left).max(0.0) * MOST_UNIT);
+        let left = left + font::width(&unit, SMALL, false) + 24.0;
+        entries
+            .iter_mut()
+            .for_each(|e| e.label = font::fit(&e.label, SMALL, false, (width - key_width(e.key)).max(0.0)));
+        if entries.is_empty() || entries_width(&entries) <= width - left {
+            return Self { name: name.into(), unit, lines: vec![entries] };
+        }
+        let mut lines = vec![Vec::new(), Vec::new()];
+        let mut used = 0.0;
+        for entry in entries {
+            let wide = entry_width(&entry);
+            if used > 0.0 && used + wide > width {
+                lines.push(Vec::new());
+                used = 0.0;
+            }
+            used += wide + BETWEEN_ENTRIES;
+            if let Some(line) = lines.last_mut() {
+                line.push(entry);
             }
         }
-        x += key_width(e.key);
-        svg.text((x, y), &e.label, pen.tick(), Anchor::Start);
-        x += font::width(&e.label, SMALL, false) + 18.0;
+        Self { name: name.into(), unit, lines }
+    }
+
+    /// Height of the lines below the first one, px.
+    pub(crate) fn more(&self) -> f64 {
+        LEGEND_LINE * (self.lines.len().max(1) - 1) as f64
+    }
+
+    /// Draws it above `area`, and its further lines in the upper part of it.
+    pub(crate) fn draw(&self, svg: &mut Svg, pen: &Pen, area: Area) {
+        let y = area.y - 9.0;
+        svg.text((area.x, y), &self.name, pen.heading(), Anchor::Start);
+        let left = area.x + font::width(&self.name, pen.heading().size, true) + 8.0;
+        svg.text((left, y), &self.unit, pen.tick(), Anchor::Start);
+        for (i, entries) in self.lines.iter().enumerate() {
+            let y = y + LEGEND_LINE * i as f64;
+            let mut x = if i == 0 { area.right() - entries_width(entries) } else { area.x };
+            for e in entries {
+                key(svg, e.key, (x, y));
+                svg.text((x + key_width(e.key), y), &e.label, pen.tick(), Anchor::Start);
+                x += entry_width(e) + BETWEEN_ENTRIES;
+            }
+        }
+    }
+}
+
+/// Draws the symbol of a legend entry.
+fn key(svg: &mut Svg, key: Key, (x, y): (f64, f64)) {
+    match key {
+        Key::Line(c, width, dash) => svg.line((x, y - 4.0), (x + 16.0, y - 4.0), c, width, dash),
+        Key::Ramp(ramp) => {
+            let x = x.round();
+            for i in 0..20 {
+                let cell = Area { x: x + f64::from(i) * 2.0, y: y - 10.0, w: 2.0, h: 11.0 };
+                svg.rect(cell, &color::hex(ramp.at(f64::from(i) / 19.0)), 1.0);
+            }
+        }
     }
 }
 
@@ -217,7 +266,7 @@ pub(crate) fn heading(svg: &mut Svg, pen: &Pen, area: Area, name: &str, unit: &s
 pub(crate) fn corner(svg: &mut Svg, pen: &Pen, area: Area, text: &str) {
     let text = &font::fit(text, 11.0, false, (area.w - 12.0).max(0.0));
     let wide = font::width(text, 11.0, false) + 6.0;
-    svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, pen.theme.paper, 0.75);
+    svg.rect(Area { x: area.right() - wide - 2.0, y: area.y + 2.0, w: wide, h: 15.0 }, pen.theme.paper, 0.9);
     svg.text((area.right() - 5.0, area.y + 13.5), text, Style { size: 11.0, ..pen.tick() }, Anchor::End);
 }
 

@@ -8,7 +8,7 @@ use crate::{
         theme::Theme,
     },
     draw::{
-        frame::{self, Entry, Key, Places, Stroke},
+        frame::{self, Entry, Heading, Key, Places, Stroke},
         painter::Painter,
     },
     model::shape::{Line, Lines, Shape},
@@ -72,9 +72,10 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
         None => ValueScale::new(most, 4),
     };
     let height = f64::from(spec.height);
-    let (y, heading) = p.panel(height, 0.0, true);
     let entries = legend(theme, all.iter().flatten().flat_map(|l| &l.lines));
-    frame::heading(&mut p.svg, &p.pen, heading, spec.title, spec.unit, &entries);
+    let heading = Heading::new(&p.pen, p.room(), spec.title, spec.unit, entries);
+    let (y, place) = p.panel(height, 0.0, heading.more(), true);
+    heading.draw(&mut p.svg, &p.pen, place);
     for (i, lines) in all.iter().enumerate() {
         let area = p.columns[i].area(y, height);
         let time = p.columns[i].time;
@@ -101,7 +102,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
         let note = Some(lines.note.clone()).filter(|n| !n.is_empty());
         let words: Vec<String> = note.into_iter().chain(peak).collect();
         if !words.is_empty() {
-            frame::corner(&mut p.svg, &p.pen, area, &words.join("; "));
+            p.corners.push((area, words.join("; ")));
         }
         p.svg.frame(area, theme.frame);
         p.plots.push(area);

@@ -81,12 +81,19 @@ pub(crate) struct Painter {
     pub(crate) lane: Option<f64>,
     /// Plots over time, for drawing through all of them.
     pub(crate) plots: Vec<Area>,
+    /// Notes in corners of plots, which are written over all lines.
+    pub(crate) corners: Vec<(Area, String)>,
 }
 
 impl Painter {
     pub(crate) fn new(pen: Pen, columns: Vec<Column>, width: f64, cell_px: u32, arrange: Arrange) -> Self {
-        let (svg, plots) = (Svg::default(), Vec::new());
-        Self { svg, pen, columns, width, cell_px, arrange, y: 0.0, lane: None, plots }
+        let (svg, plots, corners) = (Svg::default(), Vec::new(), Vec::new());
+        Self { svg, pen, columns, width, cell_px, arrange, y: 0.0, lane: None, plots, corners }
+    }
+
+    /// Width of headings and tables.
+    pub(crate) fn room(&self) -> f64 {
+        self.width - LEFT - RIGHT
     }
 
     /// Draws the whole picture.
@@ -104,6 +111,9 @@ impl Painter {
             }
         }
         draw::through::draw(&mut self);
+        for (area, text) in std::mem::take(&mut self.corners) {
+            frame::corner(&mut self.svg, &self.pen, area, &text);
+        }
         if !self.plots.is_empty() {
             self.time_axes(shared);
         }
@@ -197,18 +207,19 @@ impl Painter {
         self.y += 4.0;
     }
 
-    /// Reserves space for a panel, with `extra` between its heading and its plots. Returns the top of the plots and the
-    /// area of the heading. The first panel over time has the strip for markers above it.
-    pub(crate) fn panel(&mut self, height: f64, extra: f64, over_time: bool) -> (f64, Area) {
+    /// Reserves space for a panel, with `extra` between its heading and its plots, and `more` for further lines of the
+    /// heading. Returns the top of the plots and the area of the heading. The first panel over time has the strip for
+    /// markers above it.
+    pub(crate) fn panel(&mut self, height: f64, extra: f64, more: f64, over_time: bool) -> (f64, Area) {
         let first = over_time && self.lane.is_none();
         let lane = if first && self.columns.iter().any(|c| c.settling().is_some()) { MARK_LANE } else { 0.0 };
         let lane = if first { lane + marks::height(&self.columns) } else { 0.0 };
-        let y = (self.y + HEADING + extra + lane).round();
+        let y = (self.y + HEADING + more + extra + lane).round();
         if first {
             self.lane = Some(y - extra - lane);
         }
         self.y = y + height;
-        (y, Area { x: LEFT, y: y - extra - lane, w: self.width - LEFT - RIGHT, h: height })
+        (y, Area { x: LEFT, y: y - extra - lane - more, w: self.room(), h: height })
     }
 
     /// The message in a plot without data.

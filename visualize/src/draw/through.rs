@@ -95,7 +95,8 @@ fn cuts(p: &mut Painter, i: usize, plots: &[Area]) {
     let theme = p.pen.theme;
     let mut torn: Vec<(f64, &'static str)> = Vec::new();
     for s in &c.surveys {
-        torn.extend(s.window.0.then_some((c.x, theme.faint)));
+        let dropped = s.kept_from_ns > 0 && s.kept_from_ns >= s.from_ns;
+        torn.extend((s.window.0 || dropped).then_some((c.x, theme.faint)));
         torn.extend(s.window.1.then_some((c.x + c.w, theme.faint)));
         // If the recording continues after the window, its end is not in the picture.
         if !s.window.1 && (s.unfinished || !s.cut_short.is_empty()) {

@@ -1,9 +1,6 @@
 //! Totals of a reel, for the table below the panels.
 
-use ioreel_analyze::{
-    meters::latency::LatencySummary,
-    summary::{actor::Totals, device::DeviceSummary},
-};
+use ioreel_analyze::{events::targets::Moved, meters::latency::LatencySummary, summary::device::DeviceSummary};
 
 use crate::model::survey::Survey;
 
@@ -14,7 +11,20 @@ pub(crate) struct Sheet {
     /// Totals of the device in the window.
     pub(crate) device: Option<DeviceSummary>,
     /// Totals of the operations in the window.
-    pub(crate) calls: Option<(Totals, LatencySummary)>,
+    pub(crate) calls: Option<CallTotals>,
+}
+
+/// Totals of operations.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTotals {
+    /// Operations that started in the window.
+    pub(crate) calls: u64,
+    /// Those that failed.
+    pub(crate) errors: u64,
+    /// Bytes, by where they went to and came from.
+    pub(crate) moved: Moved,
+    /// Duration.
+    pub(crate) latency: LatencySummary,
 }
 
 impl Sheet {

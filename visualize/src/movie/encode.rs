@@ -1,9 +1,9 @@
-//! Writes frames to a file: H.264 with ffmpeg if installed, otherwise animated PNG.
+//! Writes frames to a file: H.264 with ffmpeg, or animated PNG.
 
 use std::{
     io::{BufWriter, Read, Write},
     os::fd::AsFd,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -21,14 +21,18 @@ pub enum Format {
 }
 
 impl Format {
-    /// Format and path for this output name. Without ffmpeg, an `.apng` replaces the `.mp4`.
-    pub fn for_output(output: &Path) -> (Self, PathBuf) {
-        let mp4 = output.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4"));
+    /// The format that a file of this name has.
+    ///
+    /// # Errors
+    /// For `.mp4` if there is no ffmpeg.
+    pub fn for_output(output: &Path) -> Result<Self> {
+        if !output.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4")) {
+            return Ok(Self::Apng);
+        }
         let program = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        match (mp4, program) {
-            (true, Ok(status)) if status.success() => (Self::Mp4, output.into()),
-            (true, _) => (Self::Apng, output.with_extension("apng")),
-            (false, _) => (Self::Apng, output.into()),
+        match program {
+            Ok(status) if status.success() => Ok(Self::Mp4),
+            _ => Err(failed(output, "an .mp4 needs ffmpeg, which was not found; install it, or name an .apng")),
         }
     }
 

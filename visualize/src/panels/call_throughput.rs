@@ -1,9 +1,6 @@
 //! Bytes moved by system calls, at their return.
 
-use ioreel_analyze::{
-    events::calls::{Call, Kind},
-    meters::bins::Bins,
-};
+use ioreel_analyze::{events::calls::Call, summary::series::CallSeries};
 
 use super::{
     panel::{About, Needs, Panel, RATE_HEIGHT, Spec},
@@ -20,16 +17,11 @@ pub(super) const SPEC: Spec = Spec {
     unit: "MiB/s at return",
     about: About::Calls,
     height: RATE_HEIGHT,
-    make: |s| {
-        let zeroes = vec![0; s.bins.count()];
-        Ok(Box::new(CallThroughput { bins: s.bins, read: zeroes.clone(), written: zeroes }))
-    },
+    make: |s| Ok(Box::new(CallThroughput { series: CallSeries::new(s.bins) })),
 };
 
 struct CallThroughput {
-    bins: Bins,
-    read: Vec<u64>,
-    written: Vec<u64>,
+    series: CallSeries,
 }
 
 impl Panel for CallThroughput {
@@ -38,19 +30,23 @@ impl Panel for CallThroughput {
     }
 
     fn call(&mut self, call: &Call<'_>) {
-        let Some(bin) = call.dur_ns.and_then(|_| self.bins.index(call.end_ns())) else { return };
-        // A copy reads and writes.
-        if matches!(call.kind, Kind::Read | Kind::Copy) {
-            self.read[bin] = self.read[bin].saturating_add(call.bytes());
-        }
-        if matches!(call.kind, Kind::Write | Kind::Copy) {
-            self.written[bin] = self.written[bin].saturating_add(call.bytes());
-        }
+        self.series.push(call);
     }
 
     fn finish(self: Box<Self>) -> Shape {
-        let line = |ink, label, counts: &[u64]| Line::area(ink, label, Line::rates(self.bins, counts, MIB));
-        let lines = vec![line(Ink::Read, "read", &self.read), line(Ink::Write, "write", &self.written)];
-        Shape::Lines(Lines { bins: self.bins, lines, stacked: false, top: None, note: String::new() })
+        let CallSeries { bins, read_bytes, write_bytes, other_bytes, .. } = self.series;
+        let rates = |counts: &[u64]| Line::rates(bins, counts, MIB);
+        let mut lines = vec![
+            Line::area(Ink::Read, "read", rates(&read_bytes)),
+            Line::area(Ink::Write, "write", rates(&write_bytes)),
+        ];
+        // What does not reach a file system is told apart, where there is any.
+        let looks = [(Ink::Other, "5 3"), (Ink::Text, "2 2"), (Ink::Grey, "1 3")];
+        for ((counts, label), (ink, dash)) in other_bytes.iter().zip(CallSeries::OTHERS).zip(looks) {
+            if counts.iter().any(|n| *n > 0) {
+                lines.push(Line { dash, ..Line::plain(ink, label, rates(counts)) });
+            }
+        }
+        Shape::Lines(Lines { bins, lines, stacked: false, top: None, note: String::new() })
     }
 }

@@ -161,13 +161,14 @@ impl Panel for Latency {
     fn finish(self: Box<Self>) -> Shape {
         let quantiles = |q: f64| (0..self.bins.count()).map(|bin| self.quantile(bin, q)).collect();
         let most = self.most.iter().map(|m| if *m < 0 { f64::NAN } else { *m as f64 }).collect();
-        let curve = |label: &str, values, width, dash| Line { width, dash, ..Line::plain(Ink::Text, label, values) };
+        // Five lines on a coloured ground: told apart by colour and by dash.
+        let curve = |label: &str, values, ink, width, dash| Line { width, dash, ..Line::plain(ink, label, values) };
         let curves = vec![
-            curve("max", most, 0.9, "1 2"),
-            curve("p99.9", quantiles(0.999), 0.9, "2 2"),
-            curve("p99", quantiles(0.99), 1.0, "5 3"),
-            curve("p95", quantiles(0.95), 0.8, ""),
-            curve("p50", quantiles(0.5), 1.8, ""),
+            curve("max", most, Ink::Grey, 1.2, "1 2"),
+            curve("p99.9", quantiles(0.999), Ink::Flush, 1.2, "2 2"),
+            curve("p99", quantiles(0.99), Ink::Flush, 1.4, "6 3"),
+            curve("p95", quantiles(0.95), Ink::Text, 1.0, "5 2"),
+            curve("p50", quantiles(0.5), Ink::Text, 1.8, ""),
         ];
         Shape::Field(Field {
             rows: Rows::durations(),

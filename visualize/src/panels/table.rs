@@ -1,18 +1,16 @@
 //! P17, the table: one row per reel, with the statistics of the device and the totals of calls.
 
 use ioreel_analyze::{
-    events::calls::Call,
+    events::{calls::Call, targets::Moved},
     meters::latency::Latency,
-    summary::{actor::Totals, device::DeviceMeter},
+    summary::device::DeviceMeter,
 };
 
 use super::panel::{About, Issue, Needs, Panel, Setup, Spec};
-use crate::{
-    model::sheet::Sheet,
-    model::{
-        shape::Shape,
-        survey::{Choice, Survey},
-    },
+use crate::model::{
+    shape::Shape,
+    sheet::{CallTotals, Sheet},
+    survey::Survey,
 };
 
 pub(super) const SPEC: Spec = Spec {
@@ -27,7 +25,9 @@ pub(super) const SPEC: Spec = Spec {
             manifest: s.reel.manifest.clone(),
             meter: DeviceMeter::default(),
             latency: Latency::default(),
-            totals: Totals::default(),
+            calls: 0,
+            errors: 0,
+            moved: Moved::default(),
             of_calls: false,
         }))
     },
@@ -38,7 +38,9 @@ pub(crate) struct Table {
     manifest: ioreel_traces::Manifest,
     meter: DeviceMeter,
     latency: Latency,
-    totals: Totals,
+    calls: u64,
+    errors: u64,
+    moved: Moved,
     of_calls: bool,
 }
 
@@ -50,7 +52,9 @@ impl Table {
             manifest: setup.reel.manifest.clone(),
             meter: DeviceMeter::default(),
             latency: Latency::default(),
-            totals: Totals::default(),
+            calls: 0,
+            errors: 0,
+            moved: Moved::default(),
             of_calls: true,
         }))
     }
@@ -72,11 +76,12 @@ impl Panel for Table {
     }
 
     fn call(&mut self, call: &Call<'_>) {
-        let window = Choice { device: None, from_ns: Some(self.survey.from_ns), to_ns: Some(self.survey.to_ns) };
-        if window.holds(call.end_ns()) {
-            self.totals.calls += 1;
-            self.totals.errors += u64::from(call.errno().is_some());
-            self.totals.add_bytes(call);
+        // As `ioreel stats` counts them: those that start in the window.
+        if self.survey.choice.holds(call.start_ns) {
+            self.calls += 1;
+            self.errors += u64::from(call.errno().is_some());
+            let (read, written) = call.moved();
+            self.moved.add_bytes(read, written);
             if let Some(ns) = call.dur_ns {
                 self.latency.record(ns);
             }
@@ -84,10 +89,15 @@ impl Panel for Table {
     }
 
     fn finish(self: Box<Self>) -> Shape {
-        let span_ns = self.survey.to_ns - self.survey.from_ns;
+        let window = (self.survey.from_ns, self.survey.to_ns);
         let dev = self.survey.device.as_ref().filter(|_| !self.of_calls);
-        let device = dev.map(|d| self.meter.summary(d.dev, &self.manifest, span_ns));
-        let calls = (self.of_calls && self.survey.has_calls).then(|| (self.totals, self.latency.summary()));
+        let device = dev.map(|d| self.meter.summary(d.dev, &self.manifest, window));
+        let calls = (self.of_calls && self.survey.has_calls).then(|| CallTotals {
+            calls: self.calls,
+            errors: self.errors,
+            moved: self.moved,
+            latency: self.latency.summary(),
+        });
         Shape::Table(vec![Sheet { survey: self.survey, device, calls }])
     }
 }

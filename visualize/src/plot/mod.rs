@@ -92,13 +92,13 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     let mut surveys = reels.iter().map(|r| survey(r, &options.choice)).collect::<Result<Vec<_>>>()?;
     let specs = specs(&surveys, &options.panels)?;
     let color_by = if together { ColorBy::Reel } else { options.color_by };
-    let palettes = Palette::of(reels, &options.choice, color_by)?;
+    let palettes = Palette::of(reels, &surveys, color_by)?;
     let cell_px = cell_px(reels, &surveys, &specs);
     let offsets = offset_axis(&surveys, cell_px);
     let room = (f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64;
     let cells = (room / f64::from(cell_px)) as u32;
     let column_px = f64::from(cells * cell_px);
-    let shared = if together { surveys.iter().map(|s| s.to_ns).max() } else { shared_end(&surveys) };
+    let shared = if together { Some(one_window(&mut surveys)) } else { shared_end(&surveys) };
     let mut shapes: Vec<Vec<Option<Shape>>> = Vec::new();
     let (mut axes, mut jumps) = (Vec::new(), Vec::new());
     for ((reel, survey), mut palette) in reels.iter().zip(&surveys).zip(palettes) {
@@ -113,7 +113,7 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         // Overlaid reels need the same bins; otherwise bins end with the reel.
         let bins = Bins::new(survey.from_ns, if together { end_ns } else { survey.to_ns }, bin_ns);
         let setup = Setup { reel, survey, time, bins, offsets: &offsets, palette: Arc::new(palette) };
-        let (counted, early) = count(&setup, &options.choice, &specs)?;
+        let (counted, early) = count(&setup, &specs)?;
         shapes.push(counted);
         axes.push((time, bins));
         jumps.push(early);
@@ -174,7 +174,7 @@ fn specs(surveys: &[Survey], asked: &[String]) -> Result<Vec<&'static Spec>> {
 }
 
 /// The content of each panel for a reel. `None` if the reel has no data for it.
-fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<(Vec<Option<Shape>>, Early)> {
+fn count(setup: &Setup<'_>, specs: &[&'static Spec]) -> Result<(Vec<Option<Shape>>, Early)> {
     let (device, calls) = (setup.survey.device.is_some(), setup.survey.has_calls);
     let drawn = |spec: &Spec| match spec.about {
         About::Device => device,
@@ -186,7 +186,7 @@ fn count(setup: &Setup<'_>, choice: &Choice, specs: &[&'static Spec]) -> Result<
     if with_table {
         made.push(Table::of_calls(setup)?);
     }
-    let Gathered { mut shapes, early } = gather(setup.reel, setup.survey, choice, setup.palette.needs_bios(), made)?;
+    let Gathered { mut shapes, early } = gather(setup.reel, setup.survey, setup.palette.needs_bios(), made)?;
     let of_calls = if with_table { shapes.pop() } else { None };
     let mut shapes = shapes.into_iter();
     let mut out: Vec<Option<Shape>> = specs.iter().map(|s| drawn(s).then(|| shapes.next()).flatten()).collect();
@@ -221,8 +221,19 @@ fn offset_axis(surveys: &[Survey], cell_px: u32) -> OffsetAxis {
     OffsetAxis::new(&used.ranges(), OFFSET_HEIGHT / cell_px, cell_px)
 }
 
-/// The common end of the time axes, unless the reels' lengths differ too much.
+/// Makes all reels start where the first of them does, for one axis. Returns the end of the last one.
+fn one_window(surveys: &mut [Survey]) -> i64 {
+    let from_ns = surveys.iter().map(|s| s.from_ns).min().unwrap_or(0);
+    surveys.iter_mut().for_each(|s| s.from_ns = from_ns);
+    surveys.iter().map(|s| s.to_ns).max().unwrap_or(0)
+}
+
+/// The common end of the time axes, unless the reels start at different times or their lengths differ too much.
 fn shared_end(surveys: &[Survey]) -> Option<i64> {
+    let first = surveys.first().map(|s| s.from_ns);
+    if surveys.iter().any(|s| Some(s.from_ns) != first) {
+        return None;
+    }
     let spans = surveys.iter().map(|s| s.to_ns - s.from_ns);
     let (least, most) = (spans.clone().min()?, spans.max()?);
     let comparable = most as f64 <= least as f64 * SHARED_TIME_FACTOR;

@@ -15,6 +15,7 @@ use ioreel_traces::{
 use serde::Serialize;
 
 use super::{Finding, lanes::shortened, window::Window};
+use crate::Result;
 
 /// Maximum number of marks, losses and warnings. Omitted ones are counted.
 const MOST_LISTED: usize = 1000;
@@ -48,6 +49,8 @@ pub(super) struct About {
     pub(super) elapsed_ns: i64,
     /// From there until the devices were idle.
     pub(super) settle_ns: i64,
+    /// Rotation dropped events before this time; 0 if it dropped none.
+    pub(super) kept_from_ns: i64,
     /// Whether the reel was not closed by its writer.
     pub(super) unfinished: bool,
     /// File systems: mount point, type, source.
@@ -82,6 +85,8 @@ pub(super) struct About {
     pub(super) files: Vec<FileRow>,
     /// Number of files used by operations.
     pub(super) file_count: u64,
+    /// Number of paths that these files had.
+    pub(super) path_count: u64,
     /// Top processes.
     pub(super) processes: Vec<ProcessSummary>,
     /// Number of processes.
@@ -104,10 +109,13 @@ pub(super) struct FileRow {
 const MOST_DEVICES: usize = 32;
 
 /// The part that comes from the manifest.
-pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i64; 2]) -> About {
+///
+/// # Errors
+/// When the reel cannot be read.
+pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i64; 2]) -> Result<About> {
     let m = &reel.manifest;
     let text = |t: &str| shortened(t, LONGEST);
-    About {
+    Ok(About {
         name: text(&reel.name()),
         command: text(&m.command.as_ref().map(|c| c.argv.join(" ")).unwrap_or_default()),
         exit_status: m.command.as_ref().and_then(|c| c.exit_status),
@@ -120,6 +128,7 @@ pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i6
         mem_bytes: m.host.mem_bytes,
         elapsed_ns: m.span.elapsed_ns,
         settle_ns: m.span.settle_ns,
+        kept_from_ns: reel.kept_from_ns()?,
         unfinished: m.state != State::Complete,
         mounts: m.mounts.iter().take(64).map(|m| [text(&m.mountpoint), text(&m.fstype), text(&m.source)]).collect(),
         ledger: m.ledger.iter().take(MOST_LISTED).map(|(k, v)| (text(k), *v)).collect(),
@@ -137,9 +146,10 @@ pub(super) fn about(reel: &Reel, findings: &[Finding], window: Window, bins: [i6
         devices_left_out: 0,
         files: Vec::new(),
         file_count: 0,
+        path_count: 0,
         processes: Vec::new(),
         process_count: 0,
-    }
+    })
 }
 
 impl About {

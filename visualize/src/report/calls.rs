@@ -1,7 +1,10 @@
 //! Operations: data for drawing, and sums by file and process.
 
 use ioreel_analyze::{
-    events::calls::{Call, Kind, each_call},
+    events::{
+        calls::{Call, Kind, each_call},
+        targets::Target,
+    },
     summary::{
         actor::ActorMeter,
         operation::{OperationMeter, OperationSummary},
@@ -46,6 +49,8 @@ pub(super) struct SingleCall {
     pub(super) ret: Option<i64>,
     /// Key into `tasks`.
     pub(super) task: i64,
+    /// What bytes read come from, and what bytes written go to.
+    pub(super) targets: (Target, Target),
 }
 
 /// Data about operations.
@@ -93,8 +98,11 @@ pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<CallsView> {
         if names[call.op_index].is_empty() {
             names[call.op_index] = call.op.clone();
         }
-        actors.push(call);
-        operations.push(call);
+        // As `ioreel info` counts them: those that start in the window.
+        if window.from_ns <= 0 || call.start_ns >= window.from_ns {
+            actors.push(call);
+            operations.push(call);
+        }
         series.push(call);
         if let Some((file, offset, bytes, _)) = moved(call) {
             used.entry(file).or_default().add(offset, bytes);
@@ -114,6 +122,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan) -> Result<CallsView> {
                 offset_bytes: call.offset_bytes,
                 ret: call.ret,
                 task: call.task_id,
+                targets: (call.moved().0.0, call.moved().1.0),
             },
         );
     })?;

@@ -7,7 +7,8 @@ pub(super) enum Kind {
     Bytes,
     /// Integers, 7 bits per byte, low bits first, sign in the lowest bit.
     Integers,
-    /// Differences between consecutive integers, encoded like integers.
+    /// Differences between consecutive integers, encoded like integers. Differences and sums are those of 64-bit words,
+    /// so every integer comes out as it went in.
     Differences,
     /// UTF-8.
     Text,

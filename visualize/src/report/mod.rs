@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ioreel_analyze::{
     Scope, Stats,
     meters::bins::{Bins, nice_width_ns},
-    summary::actor::FileSummary,
+    summary::{actor::FileSummary, series::CallSeries},
 };
 use ioreel_traces::{
     Reel,
@@ -52,7 +52,7 @@ use self::{
     window::MOST_NS,
 };
 pub(crate) use self::{page::html as page_of, requests::each_request, sample::Sample, window::narrowed};
-use crate::Result;
+use crate::{Result, model::survey::work_on};
 
 /// Maximum size of a page, bytes.
 pub const MOST_PAGE_BYTES: usize = 15_000_000;
@@ -143,7 +143,7 @@ pub fn bundle(reel: &Reel, part: Option<Excerpt>, findings: &[Finding], room: us
         (stats.map(std::thread::ScopedJoinHandle::join), drawn)
     });
     let drawn = drawn?;
-    let mut about = about(reel, findings, drawn.window, [drawn.bins.width_ns(), drawn.bins.count() as i64]);
+    let mut about = about(reel, findings, drawn.window, [drawn.bins.width_ns(), drawn.bins.count() as i64])?;
     match stats {
         Some(Ok(stats)) => about.take(stats?),
         Some(Err(_)) => {
@@ -172,13 +172,17 @@ struct Drawn {
 
 impl Drawn {
     fn of(reel: &Reel, asked: Option<Window>) -> Result<Self> {
-        let seen = requests::survey(reel, asked)?;
-        let window = asked.unwrap_or_else(|| whole(reel, &seen));
+        // Of a rotated reel, what is complete.
+        let kept = Some(reel.kept_from_ns()?).filter(|from_ns| *from_ns > 0);
+        let kept = kept.map(|from_ns| Window { from_ns, to_ns: i64::MAX });
+        let seen = requests::survey(reel, asked.or(kept))?;
+        let window = asked.unwrap_or_else(|| whole(reel, &seen, kept.map_or(0, |kept| kept.from_ns)));
         let width_ns = nice_width_ns(window.to_ns - window.from_ns, BINS, 1);
         let bins = Bins::new(window.from_ns, window.to_ns, width_ns);
         let plan = Plan { window, bins, columns: MAP_COLUMNS, singles: DEFAULT_SINGLES, slowest: SLOWEST };
-        let devices = requests::draw(reel, &plan, &seen)?;
         let calls = if reel.count::<Op>() > 0 { Some(calls::draw(reel, &plan)?) } else { None };
+        let mounts = calls.as_ref().map_or(Ok(Vec::new()), |c| c.actors.files(reel, 0).map(|files| files.mounts))?;
+        let devices = requests::draw(reel, &plan, &seen, |dev| work_on(reel, &mounts, dev))?;
         let with_bios = reel.count::<Bio>() > 0;
         let bios = if with_bios && calls.is_none() { bios::draw(reel, &plan)? } else { None };
         let wanted: FxHashSet<i64> =
@@ -226,7 +230,7 @@ impl Drawn {
         let totals = c.actors.files(reel, TOP_FILES)?;
         let mut files: BTreeMap<i64, FileSummary> = BTreeMap::new();
         files.extend(totals.by_time.into_iter().chain(totals.by_bytes).map(|f| (f.file, f)));
-        about.file_count = totals.count;
+        (about.file_count, about.path_count) = (totals.count, totals.paths);
         about.files = files.into_values().map(|calls| self.file_row(calls)).collect();
         about.files.sort_by_key(|f| (std::cmp::Reverse(f.calls.totals.bytes()), f.calls.file));
         (about.processes, about.process_count) = c.actors.processes(reel, TOP_PROCESSES)?;
@@ -234,10 +238,13 @@ impl Drawn {
     }
 
     fn file_row(&self, calls: FileSummary) -> FileRow {
-        let moved = self.carriage.files.get(&calls.file).copied().unwrap_or_default();
-        let path = calls.path.as_deref().map(|p| lanes::shortened(p, 400));
-        let calls = FileSummary { path, ..calls };
-        FileRow { calls, disk_read_bytes: moved.read_bytes, disk_write_bytes: moved.write_bytes }
+        let mut row = FileRow { calls, disk_read_bytes: 0, disk_write_bytes: 0 };
+        for moved in row.calls.keys.iter().filter_map(|file| self.carriage.files.get(file)) {
+            row.disk_read_bytes = row.disk_read_bytes.saturating_add(moved.read_bytes);
+            row.disk_write_bytes = row.disk_write_bytes.saturating_add(moved.write_bytes);
+        }
+        row.calls.path = row.calls.path.map(|p| lanes::shortened(&p, 400));
+        row
     }
 }
 
@@ -290,6 +297,8 @@ fn call_parts(c: CallsView, task: impl Fn(i64) -> i64) -> Vec<Part> {
     let int = |name: String, values: &[u64]| Part::Column(Column::integers(name, values.iter().map(|v| *v as i64)));
     let mut parts =
         vec![int("calls.read_bytes".into(), &s.read_bytes), int("calls.write_bytes".into(), &s.write_bytes)];
+    let others = s.other_bytes.iter().zip(CallSeries::OTHERS);
+    parts.extend(others.map(|(values, name)| int(format!("calls.{name}"), values)));
     let rows = ["read", "write", "sync", "metadata", "other"];
     parts.extend(s.calls.iter().zip(rows).map(|(values, row)| int(format!("calls.count.{row}"), values)));
     let heat = c.heat.into_iter().flatten().zip(rows);
@@ -369,11 +378,13 @@ impl Tasks {
     }
 }
 
-/// The window from 0 to the last event.
-fn whole(reel: &Reel, seen: &BTreeMap<i64, Seen>) -> Window {
+/// The window from the start of what is kept to the last event.
+fn whole(reel: &Reel, seen: &BTreeMap<i64, Seen>, from_ns: i64) -> Window {
     let m = &reel.manifest;
     let calls = m.segments.get(Op::TABLE).into_iter().flatten().map(|s| s.to_ns);
     let last = seen.values().map(|s| s.last_ns).chain(calls).chain([m.span.elapsed_ns]).max().unwrap_or(0);
     // A reel of a single moment is shown as 1 ms.
-    Window { from_ns: 0, to_ns: if last <= 0 { 1_000_000 } else { last.clamp(1_000, MOST_NS) } }
+    let to_ns = if last <= 0 { 1_000_000 } else { last.clamp(1_000, MOST_NS) };
+    let from_ns = from_ns.min(MOST_NS);
+    Window { from_ns, to_ns: if to_ns > from_ns { to_ns } else { from_ns + 1_000_000 } }
 }

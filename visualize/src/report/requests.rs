@@ -196,11 +196,8 @@ pub(super) struct Plan {
     pub(super) slowest: usize,
 }
 
-/// Second pass: data for the devices in `seen`, most bytes first.
-pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Result<Vec<DeviceView>> {
-    let mut order: Vec<(&i64, &Seen)> = seen.iter().collect();
-    order.sort_by_key(|(dev, s)| (std::cmp::Reverse((s.bytes, s.count)), **dev));
-    order.truncate(MOST_DEVICES);
+/// An empty meter for each device, and the cells of time of maps and heat maps.
+fn meters(plan: &Plan, order: &[(&i64, &Seen)]) -> (Vec<(i64, Meter)>, Cells, Cells) {
     let share = order.len().max(1);
     let columns = (plan.columns / share.next_power_of_two() as u32).max(512);
     let time = Cells { from: plan.window.from_ns, to: plan.window.to_ns, count: columns };
@@ -208,7 +205,7 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
     // Devices share the limit by need: what one does not use is available to the others.
     let total: u64 = order.iter().map(|(_, s)| s.count).sum();
     let fits = total <= plan.singles as u64;
-    let mut meters: Vec<(i64, Meter)> = order
+    let meters = order
         .iter()
         .map(|(dev, s)| {
             let most =
@@ -233,6 +230,21 @@ pub(super) fn draw(reel: &Reel, plan: &Plan, seen: &BTreeMap<i64, Seen>) -> Resu
             (**dev, meter)
         })
         .collect();
+    (meters, time, heat_time)
+}
+
+/// Second pass: data for the devices in `seen`; first those with most `work` of the recorded programs, then those with
+/// most bytes.
+pub(super) fn draw(
+    reel: &Reel,
+    plan: &Plan,
+    seen: &BTreeMap<i64, Seen>,
+    work: impl Fn(i64) -> u64,
+) -> Result<Vec<DeviceView>> {
+    let mut order: Vec<(&i64, &Seen)> = seen.iter().collect();
+    order.sort_by_cached_key(|(dev, s)| (std::cmp::Reverse((work(**dev), s.bytes, s.count)), **dev));
+    order.truncate(MOST_DEVICES);
+    let (mut meters, time, heat_time) = meters(plan, &order);
     // Consecutive requests usually belong to the same device.
     let mut place = 0;
     each_request(reel, |r| {

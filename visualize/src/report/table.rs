@@ -154,6 +154,8 @@ impl Thin for CallTable {
             Column::differences("calls.at", calls().map(|c| c.start_ns)),
             Column::integers("calls.took", calls().map(|c| c.dur_ns.unwrap_or(0).max(0))),
             Column::bytes("calls.kind", calls().map(|c| kind_place(c.kind)).collect()),
+            Column::bytes("calls.from", calls().map(|c| c.targets.0 as u8).collect()),
+            Column::bytes("calls.to", calls().map(|c| c.targets.1 as u8).collect()),
             Column::integers("calls.op", calls().map(|c| c.op as i64)),
             Column::bytes("calls.flags", flags.collect()),
             Column::integers("calls.file", rows.iter().map(|(_, f, _)| *f)),

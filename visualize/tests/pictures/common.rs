@@ -25,7 +25,7 @@ impl Lcg {
 
 pub(crate) fn manifest(fstype: &str, elapsed_ns: i64, settle_ns: i64) -> Manifest {
     Manifest {
-        span: Span { elapsed_ns, settle_ns },
+        span: Span { elapsed_ns, settle_ns, ..Span::default() },
         command: Some(Command {
             argv: ["tar", "xf", "linux-6.18.tar.xz"].map(String::from).to_vec(),
             cwd: "/mnt/t".into(),

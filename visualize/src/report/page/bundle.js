@@ -14,27 +14,53 @@ async function inflate(deflated, size) {
   return out;
 }
 
-// Zigzag variable-length integers. Beyond 53 bits, with the precision of a double.
+// Zigzag variable-length integers, as 64-bit words in two halves. Returns them as doubles. If doubles cannot hold all of
+// them, the property `exact` has them as BigInts.
 function integers(bytesOf, differences) {
   let n = 0;
   for (let i = 0; i < bytesOf.length; i += 1) if (bytesOf[i] < 128) n += 1;
   const out = new Float64Array(n);
-  let last = 0;
+  let lastLow = 0;
+  let lastHigh = 0;
   for (let i = 0, at = 0; at < n; at += 1) {
-    let value = 0;
-    let scale = 1;
+    let low = 0;
+    let high = 0;
     let b;
-    do {
+    for (let shift = 0; ; shift += 7) {
       b = bytesOf[i];
       i += 1;
-      value += (b & 127) * scale;
-      scale *= 128;
-    } while (b > 127);
-    value = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
-    last = differences ? last + value : value;
-    out[at] = last;
+      const bits = b & 127;
+      if (shift < 32) low |= bits << shift;
+      if (shift === 28) high = bits >>> 4;
+      else if (shift > 28) high |= bits << (shift - 32);
+      if (b < 128) break;
+    }
+    const sign = -(low & 1);
+    low = (((low >>> 1) | (high << 31)) ^ sign) >>> 0;
+    high = (high >>> 1) ^ sign;
+    if (differences) {
+      const sum = lastLow + low;
+      low = sum >>> 0;
+      high = (lastHigh + high + (sum > 0xffffffff ? 1 : 0)) | 0;
+      lastLow = low;
+      lastHigh = high;
+    }
+    out[at] = high * 0x100000000 + low;
+    const large = high >= 0x200000 || high < -0x200000;
+    if (large && !out.exact) out.exact = BigInt64Array.from(out, (v, k) => (k < at ? BigInt(v) : 0n));
+    if (out.exact) out.exact[at] = large ? (BigInt(high) << 32n) | BigInt(low) : BigInt(out[at]);
   }
   return out;
+}
+
+// The value at a place: a number, or a BigInt if a number is not exact.
+function exactAt(values, i) {
+  return values.exact && !Number.isSafeInteger(values[i]) ? values.exact[i] : values[i];
+}
+
+// The difference of two values, which is small where both are large.
+function differenceAt(a, i, b, k) {
+  return a.exact || b.exact ? Number(BigInt(exactAt(a, i)) - BigInt(exactAt(b, k))) : a[i] - b[k];
 }
 
 // Returns columns by name: {values, columns} for a raster, otherwise the values.

@@ -18,7 +18,7 @@ const LIGHT = {
   misc: '#7a818b',
   line: '#1c2530',
   clock: '#b0308c',
-  hues: ['#0072b2', '#d55e00', '#009e73', '#b0308c', '#56b4e9', '#e69f00', '#5d4037'],
+  hues: ['#0072b2', '#d55e00', '#009e73', '#b0308c', '#ef0b53', '#5d4037', '#0b3206'],
   heats: ['#a5d32f', '#35b779', '#21908d', '#3b528b', '#440154'],
 };
 const DARK = {
@@ -38,7 +38,7 @@ const DARK = {
   misc: '#a3abb6',
   line: '#e4e8ee',
   clock: '#f08ad8',
-  hues: ['#56b4e9', '#f0883e', '#2fc79a', '#e07bcb', '#9ec5ff', '#f2cc3d', '#8d6e63'],
+  hues: ['#56b4e9', '#f0883e', '#2fc79a', '#e07bcb', '#f5f7ff', '#f2cc3d', '#8d6e63'],
   heats: ['#4a5fa5', '#21908d', '#35b779', '#a5d32f', '#fde725'],
 };
 // Categories and steps are numbered: hue0, heat3.
@@ -59,6 +59,26 @@ function mix(a, b, t) {
   return [0, 1, 2].map((i) => a[i] + (b[i] - a[i]) * t);
 }
 
+// Relative luminance and contrast, WCAG 2.
+function luminance(c) {
+  const [r, g, b] = c.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(a, b) {
+  const [low, high] = [luminance(a), luminance(b)].sort((p, q) => p - q);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// The colour nearest to the paper, on the way to it, that is still seen on it.
+function tint(hue) {
+  for (let share = 1; share > 0; share -= 0.01) {
+    const mixed = mix(hue, theme.paper, share);
+    if (contrast(mixed, theme.paper) >= 3.05) return mixed;
+  }
+  return hue;
+}
+
 const RAMP_STEPS = 64;
 
 // Ramp from one event to the maximum: a tint in which one event is visible, the hue, then darker on white, lighter on
@@ -66,7 +86,7 @@ const RAMP_STEPS = 64;
 function ramp(hex) {
   const hue = rgb(hex);
   const far = theme.dark ? [255, 255, 255] : [0, 0, 0];
-  const near = mix(theme.paper, hue, theme.dark ? 0.62 : 0.6);
+  const near = tint(hue);
   const end = mix(hue, far, theme.dark ? 0.65 : 0.62);
   const out = [];
   for (let i = 0; i < RAMP_STEPS; i += 1) {

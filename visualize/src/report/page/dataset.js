@@ -1,6 +1,8 @@
 // The data of the reel, as the panels use it.
 
 const FLAG = { seek: 1, seek64k: 2, slow: 4, queued: 8, complete: 16 };
+// What files are for bytes, as numbered in the columns `from` and `to` of operations.
+const TARGETS = ['files', 'pipes', 'devices', 'nowhere'];
 const ZERO = new Float64Array(0);
 
 // Counts for the shades of a raster, see `level` in container.rs.
@@ -79,7 +81,7 @@ function makeBios(columns, index, lanes) {
 }
 
 function makeCalls(columns, index, lanes) {
-  const names = ['at', 'took', 'kind', 'op', 'flags', 'file', 'offset', 'ret', 'task'];
+  const names = ['at', 'took', 'kind', 'from', 'to', 'op', 'flags', 'file', 'offset', 'ret', 'task'];
   const layerNames = ['read', 'write', 'sync', 'metadata', 'other'];
   const singles = pick(columns, 'calls', names);
   const [total, oneIn] = columns.get('calls.total');
@@ -89,7 +91,7 @@ function makeCalls(columns, index, lanes) {
   const out = {
     kind: 'calls',
     label: 'operations',
-    rates: { read_bytes: columns.get('calls.read_bytes'), write_bytes: columns.get('calls.write_bytes') },
+    rates: pick(columns, 'calls', ['read_bytes', 'write_bytes', ...TARGETS.slice(1)]),
     counts: layerNames.map((l) => columns.get(`calls.count.${l}`)),
     singles: { ...singles, n, total, oneIn, complete: oneIn === 1, longest: greatest(singles.took) },
     heat: layers('heat', layerNames),
@@ -114,10 +116,11 @@ function placeOnFiles(source) {
     const lane = s.file[i];
     const moved = !calls ? s.bytes[i] : s.kind[i] <= 2 && s.flags[i] & FLAG.queued ? s.ret[i] : 0;
     if (lane >= 0 && lane < lanes.n && moved > 0 && s.offset[i] >= 0) {
-      const scale = (lanes.top[lane] - lanes.y[lane]) / Math.max(1, lanes.to[lane] - lanes.from[lane]);
-      const at = (o) => Math.min(lanes.top[lane], Math.max(lanes.y[lane], lanes.y[lane] + (o - lanes.from[lane]) * scale)) / lanes.height;
-      s.low[i] = at(s.offset[i]);
-      s.high[i] = at(s.offset[i] + moved);
+      const scale = (lanes.top[lane] - lanes.y[lane]) / Math.max(1, differenceAt(lanes.to, lane, lanes.from, lane));
+      const at = (distance) => Math.min(lanes.top[lane], Math.max(lanes.y[lane], lanes.y[lane] + distance * scale)) / lanes.height;
+      const distance = differenceAt(s.offset, i, lanes.from, lane);
+      s.low[i] = at(distance);
+      s.high[i] = at(distance + moved);
     }
   }
 }
@@ -128,20 +131,21 @@ function greatest(values) {
   return most;
 }
 
-// First and last used row of the heat map, eight rows per doubling of ns.
+// First and last used row of the heat map, eight rows per doubling of ns. What took no time is drawn in the first row,
+// and does not extend the axis.
 function heatSpan(source) {
   let least = Infinity;
   let most = -Infinity;
   const s = source.singles;
   for (let i = 0; i < s.n; i += 1) {
-    if (s.flags[i] & FLAG.complete) {
+    if (s.flags[i] & FLAG.complete && s.took[i] > 1) {
       const row = heatRow(s.took[i]);
       if (row < least) least = row;
       if (row > most) most = row;
     }
   }
   for (const raster of source.heat || []) {
-    for (let row = 0; row * raster.columns < raster.cells.length; row += 1) {
+    for (let row = 1; row * raster.columns < raster.cells.length; row += 1) {
       if (row >= least && row <= most) continue;
       const cells = raster.cells.subarray(row * raster.columns, (row + 1) * raster.columns);
       if (cells.some((c) => c > 0)) {
@@ -153,6 +157,9 @@ function heatSpan(source) {
   if (least > most) return [80, 160];
   // Whole octaves, at least four.
   const low = Math.floor(least / 8) * 8;
+  for (const { columns, cells } of low > 0 ? source.heat || [] : []) {
+    for (let c = 0; c < columns; c += 1) cells[low * columns + c] = Math.max(cells[low * columns + c], cells[c]);
+  }
   return [low, Math.max(Math.ceil((most + 1) / 8) * 8, low + 32)];
 }
 

@@ -3,11 +3,12 @@
 const number = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 
 function count(n) {
-  return number.format(Math.round(n));
+  return number.format(typeof n === 'bigint' ? n : Math.round(n));
 }
 
 // 1.5 MiB, as `ioreel stats` prints it.
-function bytes(n) {
+function bytes(size) {
+  const n = Number(size);
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let unit = 0;
   let value = n;
@@ -53,7 +54,9 @@ function moment(ns, step) {
 
 // A time with nanoseconds.
 function exactly(ns) {
-  return `${(ns / 1e9).toFixed(9)} s`;
+  const all = BigInt(typeof ns === 'bigint' ? ns : Math.round(ns));
+  const whole = all < 0n ? -all : all;
+  return `${all < 0n ? '-' : ''}${whole / 1000000000n}.${String(whole % 1000000000n).padStart(9, '0')} s`;
 }
 
 // The smallest of 1, 2, 5, 10, … that is at least `least`.

@@ -14,6 +14,7 @@ function drawHead() {
     if (value) byId('facts').append(element('div', {}, element('dt', {}, name), element('dd', {}, value)));
   };
   fact('elapsed', about.elapsed_ns > 0 ? duration(about.elapsed_ns) : '');
+  fact('counted', about.kept_from_ns > 0 ? `from ${duration(about.kept_from_ns)}` : '');
   fact('with settling', about.settle_ns > 0 ? duration(about.elapsed_ns + about.settle_ns) : '');
   if (view.base.calls) fact('operations', count(view.base.calls.singles.total));
   fact('requests', view.base.devices.length ? view.base.devices.map((d) => `${count(d.singles.total)} on ${readable(d.label)}`).slice(0, 3).join(', ') + (view.base.devices.length > 3 ? ', …' : '') : '');
@@ -38,6 +39,7 @@ function notices(about, index) {
   const located = about.losses.reduce((sum, l) => sum + l[2], 0);
   if (known === 0 && located > 0) out.push(['alarm', `${count(located)} events were lost (marked red).`]);
   if (about.clock_jumps.length > 0) out.push(['warning', `The trace's clock goes back ${count(about.clock_jumps.length)} times (dashed lines).`]);
+  if (about.kept_from_ns > 0) out.push(['warning', `Events before ${duration(about.kept_from_ns)} were dropped. Rates, tables and axes begin there.`]);
   if (about.unfinished) out.push(['alarm', 'The recording was not completed: its end is missing.']);
   for (const w of about.warnings) out.push(['warning', readable(w)]);
   for (const [why, n] of about.left_out) if (n > 0) out.push(['info', `Left out of the recording: ${count(n)} ${readable(why).replace(/_/g, ' ')}.`]);

@@ -82,6 +82,13 @@ class RatePanel extends LinePanel {
   }
 }
 
+// Bytes of programs that reach no file system.
+const OTHER_TARGETS = [
+  { key: 'pipes', label: 'pipes and sockets', color: 'other', dash: [6, 3] },
+  { key: 'devices', label: 'devices', color: 'misc', dash: [6, 3] },
+  { key: 'nowhere', label: 'nowhere (/dev/null, /dev/zero)', color: 'misc', dash: [1, 3] },
+];
+
 class Throughput extends LinePanel {
   constructor() {
     super({
@@ -89,13 +96,15 @@ class Throughput extends LinePanel {
       legend: [
         { key: 'read', label: 'device read', color: 'read' },
         { key: 'write', label: 'device write', color: 'write' },
-        { key: 'callRead', label: 'read by programs', color: 'read', dashed: true },
-        { key: 'callWrite', label: 'written by programs', color: 'write', dashed: true },
+        { key: 'callRead', label: 'files read by programs', color: 'read', dashed: true },
+        { key: 'callWrite', label: 'files written by programs', color: 'write', dashed: true },
+        ...OTHER_TARGETS.map(({ key, label, color }) => ({ key, label, color, dashed: true })),
       ],
     });
     const { devices, calls } = view.base;
     const rates = { read: devices.map((d) => d.rates.read_bytes), write: devices.map((d) => d.rates.write_bytes) };
     Object.assign(rates, { callRead: calls ? [calls.rates.read_bytes] : [], callWrite: calls ? [calls.rates.write_bytes] : [] });
+    for (const { key } of OTHER_TARGETS) rates[key] = calls ? [calls.rates[key]] : [];
     this.keepKeys((_, key) => rates[key].some((bins) => bins.some((n) => n > 0)));
   }
   lines(w) {
@@ -109,8 +118,9 @@ class Throughput extends LinePanel {
     }
     if (data.calls) {
       const r = callRates(data, data.calls, w);
-      out.push({ key: 'callRead', label: 'read by programs', values: r.read_bytes, bins: r.bins, color: 'read', dash: [2, 2], thin: true });
-      out.push({ key: 'callWrite', label: 'written by programs', values: r.write_bytes, bins: r.bins, color: 'write', dash: [2, 2], thin: true });
+      out.push({ key: 'callRead', label: 'files read by programs', values: r.read_bytes, bins: r.bins, color: 'read', dash: [2, 2], thin: true });
+      out.push({ key: 'callWrite', label: 'files written by programs', values: r.write_bytes, bins: r.bins, color: 'write', dash: [2, 2], thin: true });
+      for (const { key, label, color, dash } of OTHER_TARGETS) out.push({ key, label, values: r[key], bins: r.bins, color, dash, thin: true });
     }
     return out;
   }

@@ -42,6 +42,15 @@ async function start() {
     theme = darkQuery.matches ? DARK : LIGHT;
     changed();
   });
+  // Paper is white.
+  window.addEventListener('beforeprint', () => {
+    theme = LIGHT;
+    draw();
+  });
+  window.addEventListener('afterprint', () => {
+    theme = darkQuery.matches ? DARK : LIGHT;
+    draw();
+  });
   readAddress();
   draw();
   document.documentElement.dataset.ready = 'yes';
@@ -54,6 +63,7 @@ function draw() {
   drawOverview();
   drawPanels();
   drawBand();
+  if (hovered) refreshTip();
   const step = (view.to - view.from) / 1000;
   byId('shown').textContent = `${moment(view.from, step)} – ${moment(view.to, step)} (${duration(view.to - view.from)})`;
   byId('back').disabled = view.history.length === 0;

@@ -442,7 +442,7 @@ class FileMap extends MapPanel {
     const { lanes } = shownData();
     const k = this.laneAt(unit);
     const share = (unit * lanes.height - lanes.y[k]) / Math.max(1, lanes.top[k] - lanes.y[k]);
-    return Math.round(lanes.from[k] + share * (lanes.to[k] - lanes.from[k]));
+    return Math.round(lanes.from[k] + share * differenceAt(lanes.to, k, lanes.from, k));
   }
 
   axisText(unit) {

@@ -1,6 +1,8 @@
 // Mouse, touch and keyboard.
 
 let drag = null;
+// Where the cursor was last over a plot: the window may move under it.
+let hovered = null;
 
 function startMouse() {
   for (const panel of panels) {
@@ -9,7 +11,7 @@ function startMouse() {
     canvas.addEventListener('pointermove', (e) => pointerMove(panel, e));
     canvas.addEventListener('pointerup', (e) => pointerUp(panel, e));
     canvas.addEventListener('pointercancel', () => { drag = null; });
-    canvas.addEventListener('pointerleave', hideTip);
+    canvas.addEventListener('pointerleave', () => { hovered = null; hideTip(); });
     canvas.addEventListener('dblclick', (e) => doubleClick(panel, e));
     canvas.addEventListener('wheel', (e) => wheel(panel, e), { passive: false });
   }
@@ -33,13 +35,14 @@ function pointerMove(panel, e) {
   const { x, y } = pointOf(panel, e);
   const w = panel.plotWidth;
   if (!drag || drag.panel !== panel) {
-    if (x >= 0 && x <= w && y >= 0 && y <= panel.height) tipAt(panel, x, y, e.clientX, e.clientY);
-    else hideTip();
+    hovered = x >= 0 && x <= w && y >= 0 && y <= panel.height ? [panel, x, y, e.clientX, e.clientY] : null;
+    refreshTip();
     return;
   }
   if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < 4) return;
   if (!drag.moved && drag.pan) pushHistory();
   drag.moved = true;
+  hovered = null;
   hideTip();
   if (drag.pan) {
     const shift = ((drag.x - x) / w) * (drag.to - drag.from);
@@ -60,6 +63,12 @@ function pointerMove(panel, e) {
     Object.assign(selection, { panel: panel.id, low: Math.min(p, q), high: Math.max(p, q) });
   }
   select(selection);
+}
+
+// Shows what is under the cursor now.
+function refreshTip() {
+  if (hovered) tipAt(...hovered);
+  else hideTip();
 }
 
 function pointerUp(panel, e) {

@@ -142,13 +142,14 @@ function depths(device, bins) {
   return { depth_mean: mean, depth_max: most };
 }
 
-// Rates of operations, at their return.
+// Rates of operations, at their return. Bytes read and written are those of files; what went to and came from pipes,
+// devices and nowhere is apart, both directions together.
 function callRates(data, calls, width) {
   const bins = ratesBins(data, calls, width);
-  const sums = { read_bytes: new Float64Array(bins.n), write_bytes: new Float64Array(bins.n), calls: new Float64Array(bins.n) };
+  const moving = ['read_bytes', 'write_bytes', ...TARGETS.slice(1)];
+  const sums = { calls: new Float64Array(bins.n) };
+  for (const name of moving) sums[name] = bins.exact ? new Float64Array(bins.n) : stored(bins, calls.rates[name]);
   if (!bins.exact) {
-    sums.read_bytes = stored(bins, calls.rates.read_bytes);
-    sums.write_bytes = stored(bins, calls.rates.write_bytes);
     for (const counts of calls.counts) stored(bins, counts).forEach((n, i) => (sums.calls[i] += n));
   } else {
     const s = calls.singles;
@@ -163,14 +164,11 @@ function callRates(data, calls, width) {
       sums.calls[at] += 1;
       const kind = s.kind[i];
       const moved = kind <= 2 ? Math.max(0, s.ret[i]) : 0;
-      if (kind === 0 || kind === 2) sums.read_bytes[at] += moved;
-      if (kind === 1 || kind === 2) sums.write_bytes[at] += moved;
+      if (kind === 0 || kind === 2) sums[s.from[i] === 0 ? 'read_bytes' : TARGETS[s.from[i]]][at] += moved;
+      if (kind === 1 || kind === 2) sums[s.to[i] === 0 ? 'write_bytes' : TARGETS[s.to[i]]][at] += moved;
     });
   }
-  return {
-    bins,
-    read_bytes: perSecond(bins, sums.read_bytes),
-    write_bytes: perSecond(bins, sums.write_bytes),
-    calls: perSecond(bins, sums.calls),
-  };
+  const rates = { bins, calls: perSecond(bins, sums.calls) };
+  for (const name of moving) rates[name] = perSecond(bins, sums[name]);
+  return rates;
 }

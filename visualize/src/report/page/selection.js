@@ -14,7 +14,7 @@ function inBox(panelId, source, i, range) {
 // Sums of requests issued and operations entered in the range.
 function summarise(source, range, panelId) {
   const s = source.singles;
-  const sum = { n: 0, layers: new Map(), seeks: 0, seeks64k: 0, errors: 0, took: [], events: [] };
+  const sum = { n: 0, layers: new Map(), seeks: 0, seeks64k: 0, errors: 0, took: [], events: [], others: new Map() };
   eachSingle(source, range.from, range.to, (i) => {
     if (s.at[i] < range.from || s.at[i] > range.to || !inBox(panelId, source, i, range)) return;
     sum.n += 1;
@@ -25,7 +25,10 @@ function summarise(source, range, panelId) {
     layer.n += 1;
     const failed = calls ? s.ret[i] < 0 && s.ret[i] > -4096 : Boolean(s.error && s.error[i]);
     const moved = calls ? (s.kind[i] <= 2 ? Math.max(0, s.ret[i]) : 0) : Math.max(0, s.bytes[i]);
-    if (!failed && (calls || s.flags[i] & FLAG.complete)) layer.bytes += moved;
+    // A copy counts where it writes.
+    const target = calls && moved > 0 ? (s.kind[i] === 0 ? s.from[i] : s.to[i]) : 0;
+    if (target > 0) sum.others.set(TARGETS[target], (sum.others.get(TARGETS[target]) || 0) + moved);
+    else if (!failed && (calls || s.flags[i] & FLAG.complete)) layer.bytes += moved;
     sum.layers.set(key, layer);
     if (failed) sum.errors += 1;
     if (!calls && s.flags[i] & FLAG.seek) sum.seeks += 1;
@@ -48,7 +51,8 @@ function summariseBins(data, source, range) {
   const seconds = (binEdges(data, last)[1] - binEdges(data, first)[0]) / 1e9;
   const r = source.rates;
   const n = source.kind === 'calls' ? source.counts.reduce((total, values) => total + sum(values), 0) : sum(r.reads) + sum(r.writes) + sum(r.others);
-  return { seconds, n, read: sum(r.read_bytes), write: sum(r.write_bytes), seeks64k: r.seeks_sw64k ? sum(r.seeks_sw64k) : null };
+  const others = source.kind === 'calls' ? TARGETS.slice(1).map((name) => [name, sum(r[name])]) : [];
+  return { seconds, n, others: others.filter(([, moved]) => moved > 0), read: sum(r.read_bytes), write: sum(r.write_bytes), seeks64k: r.seeks_sw64k ? sum(r.seeks_sw64k) : null };
 }
 
 function drawSelection() {
@@ -87,6 +91,7 @@ function tile(name, source, sum, range, seconds, data) {
       const rate = layer.bytes > 0 ? `, ${bytes(layer.bytes)}, ${plain(layer.bytes / 1e6 / Math.max(seconds, 1e-9), 1)} MB/s` : '';
       rows.push([key, `${count(layer.n)}${rate}`]);
     }
+    for (const [name, moved] of sum.others) rows.push([`bytes of ${name}`, bytes(moved)]);
     if (source.kind === 'device') rows.push(['seeks.exact, sw64k', `${count(sum.seeks)}, ${count(sum.seeks64k)}`]);
     if (sum.errors) rows.push(['failed', count(sum.errors)]);
     rows.push(['p50, p99, max', `${quantile(0.5)}, ${quantile(0.99)}, ${quantile(1)}`]);
@@ -98,6 +103,7 @@ function tile(name, source, sum, range, seconds, data) {
     rows.push([name.replace(/issued|entered/, 'ended'), `${count(b.n)} (${plain(b.n / Math.max(b.seconds, 1e-9), 0)}/s), in whole bins`]);
     rows.push(['read', `${bytes(b.read)}, ${plain(b.read / 1e6 / Math.max(b.seconds, 1e-9), 1)} MB/s`]);
     rows.push(['written', `${bytes(b.write)}, ${plain(b.write / 1e6 / Math.max(b.seconds, 1e-9), 1)} MB/s`]);
+    for (const [name, moved] of b.others) rows.push([`bytes of ${name}`, bytes(moved)]);
     if (b.seeks64k !== null) rows.push(['seeks.sw64k', count(b.seeks64k)]);
   }
   const list = element('dl', { 'data-tile': source.kind });
@@ -141,7 +147,7 @@ function jumpTo(at, took) {
 function requestCells(data, device, i) {
   const s = device.singles;
   return [
-    exactly(s.at[i]), data.index.classes[s.class[i]], s.sector[i] < 0 ? '' : count(s.sector[i]), bytes(s.bytes[i]),
+    exactly(exactAt(s.at, i)), data.index.classes[s.class[i]], s.sector[i] < 0 ? '' : count(exactAt(s.sector, i)), bytes(s.bytes[i]),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : '',
     s.what[i] >= 0 ? readable(data.index.carried[s.what[i]] || '') : '',
     s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : '',
@@ -152,7 +158,7 @@ function requestCells(data, device, i) {
 function bioCells(data, bios, i) {
   const s = bios.singles;
   return [
-    exactly(s.at[i]), data.index.classes[s.class[i]], s.file[i] >= 0 ? laneName(bios.lanes, s.file[i]) : '', count(s.offset[i]), bytes(s.bytes[i]),
+    exactly(exactAt(s.at, i)), data.index.classes[s.class[i]], s.file[i] >= 0 ? laneName(bios.lanes, s.file[i]) : '', count(exactAt(s.offset, i)), bytes(s.bytes[i]),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended',
   ];
 }
@@ -160,8 +166,8 @@ function bioCells(data, bios, i) {
 function callCells(data, calls, i) {
   const s = calls.singles;
   return [
-    exactly(s.at[i]), readable(data.index.ops[s.op[i]] || ''), s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : '',
-    s.flags[i] & FLAG.queued ? count(s.offset[i]) : '', count(s.ret[i]),
+    exactly(exactAt(s.at, i)), readable(data.index.ops[s.op[i]] || ''), s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : '',
+    s.flags[i] & FLAG.queued ? count(exactAt(s.offset, i)) : '', count(exactAt(s.ret, i)),
     s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'not ended', taskShort(s.task[i]),
   ];
 }

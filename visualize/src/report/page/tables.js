@@ -12,6 +12,12 @@ const UNITS = {
   sectors: count,
 };
 
+// What else moved bytes, where there is any: columns for pipes, devices and nowhere, both directions together.
+function otherColumns(rows, col) {
+  const sum = (r, name) => r.moved[name].read_bytes + r.moved[name].write_bytes;
+  return TARGETS.slice(1).filter((name) => rows.some((r) => sum(r, name) > 0)).map((name) => col(name, (r) => sum(r, name), bytes));
+}
+
 // {id, title, columns: [{name, value, text, wide}], rows, note, pick}
 const tables = [];
 
@@ -21,10 +27,11 @@ function startTables() {
   if (about.files.length) {
     tables.push({
       id: 'files', title: `Files (${count(about.file_count)})`, rows: about.files,
-      note: about.file_count > about.files.length ? `The ${count(about.files.length)} of ${count(about.file_count)} with most bytes or time.` : '',
+      note: (about.path_count > about.files.length ? `The ${count(about.files.length)} of ${count(about.path_count)} paths with most bytes or time. ` : '')
+        + (about.path_count < about.file_count ? 'Files that had the same path, one after the other, are one row.' : ''),
       columns: [
-        col('file', (r) => r.path ?? `(file ${r.file})`),
-        col('type', (r) => r.kind), col('on', (r) => r.fstype),
+        col('file', (r) => (r.path ?? `(file ${r.file})`) + (r.files > 1 ? `, ${count(r.files)} files` : '')),
+        col('type', (r) => (r.target === 'nowhere' ? 'nowhere' : r.kind)), col('on', (r) => r.fstype),
         col('operations', (r) => r.calls, count), col('errors', (r) => r.errors, count),
         col('read', (r) => r.read_bytes, bytes), col('written', (r) => r.write_bytes, bytes), col('time', (r) => r.time_ns, duration),
         col('disk read', (r) => r.disk_read_bytes, bytes), col('disk written', (r) => r.disk_write_bytes, bytes),
@@ -39,7 +46,8 @@ function startTables() {
       columns: [
         col('process', (r) => r.pid, String), col('name', (r) => r.comm), col('program', (r) => r.program ?? ''),
         col('threads', (r) => r.threads, count), col('operations', (r) => r.calls, count), col('errors', (r) => r.errors, count),
-        col('read', (r) => r.read_bytes, bytes), col('written', (r) => r.write_bytes, bytes), col('time', (r) => r.time_ns, duration),
+        col('files read', (r) => r.moved.files.read_bytes, bytes), col('files written', (r) => r.moved.files.write_bytes, bytes),
+        ...otherColumns(about.processes, col), col('time', (r) => r.time_ns, duration),
         col('began', (r) => r.start_ns, (v) => moment(v, 1e6)),
         col('ended', (r) => r.exit_ns ?? Infinity, (v) => (Number.isFinite(v) ? moment(v, 1e6) : 'after the recording')),
       ],
@@ -54,7 +62,8 @@ function startTables() {
       id: 'operations', title: 'Operations', rows: about.operations,
       columns: [
         col('operation', (r) => r.op), col('kind', (r) => r.kind),
-        col('count', (r) => r.count, count), col('errors', (r) => r.errors, count), col('bytes', (r) => r.bytes, bytes),
+        col('count', (r) => r.count, count), col('errors', (r) => r.errors, count),
+        col('files', (r) => r.moved.files.read_bytes + r.moved.files.write_bytes, bytes), ...otherColumns(about.operations, col),
         col('total time', (r) => r.latency.total_ns, duration), col('p50', (r) => r.latency.p50_ns, duration),
         col('p99', (r) => r.latency.p99_ns, duration), col('p99.9', (r) => r.latency.p999_ns, duration), col('max', (r) => r.latency.max_ns, duration),
       ],
@@ -146,13 +155,16 @@ function fillTable(table, filter) {
   }));
 }
 
-// Zooms the file map to a file's lane.
+// Zooms the file map to the lanes of a path.
 function showFile(row) {
   const panel = panels.find((p) => p.id === 'files');
   const { lanes } = view.base.calls;
-  const k = lanes.file.indexOf(row.file);
-  if (!panel || k < 0) return;
-  const [y, top] = [lanes.y[k] / lanes.height, lanes.top[k] / lanes.height];
+  const first = lanes.file.indexOf(row.file);
+  if (!panel || first < 0) return;
+  // Lanes are in the order of paths.
+  let last = first;
+  while (row.files > 1 && last + 1 < lanes.n && lanes.paths[last + 1] === row.path) last += 1;
+  const [y, top] = [lanes.y[first] / lanes.height, lanes.top[last] / lanes.height];
   const margin = (top - y) * 0.08;
   panel.showUnits(y - margin, top + margin);
   panel.root.scrollIntoView({ block: 'center' });

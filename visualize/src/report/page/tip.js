@@ -43,10 +43,10 @@ function requestRows(data, device, i) {
   const done = s.flags[i] & FLAG.complete;
   const file = s.file[i] >= 0 && data.lanes ? laneName(data.lanes, s.file[i]) : '';
   return [
-    ['issued', exactly(s.at[i])],
+    ['issued', exactly(exactAt(s.at, i))],
     ['took (D2C)', done ? duration(s.took[i]) : 'in flight at the end of the recording'],
     ['queued before (Q2D)', s.flags[i] & FLAG.queued ? duration(s.waited[i]) : ''],
-    ['sectors', s.sector[i] < 0 ? '' : `${count(s.sector[i])} + ${count(Math.ceil(s.bytes[i] / 512))} (at ${bytes(s.sector[i] * 512)})`],
+    ['sectors', s.sector[i] < 0 ? '' : `${count(exactAt(s.sector, i))} + ${count(Math.ceil(s.bytes[i] / 512))} (at ${bytes(s.sector[i] * 512)})`],
     ['size', bytes(s.bytes[i])],
     ['seek', s.flags[i] & FLAG.seek64k ? 'yes, beyond 64 KiB' : s.flags[i] & FLAG.seek ? 'yes, within 64 KiB' : ''],
     ['error', s.error[i] ? `errno ${s.error[i]}` : ''],
@@ -65,11 +65,11 @@ function callRows(data, calls, i) {
   const s = calls.singles;
   const moves = s.kind[i] <= 2;
   return [
-    ['entered', exactly(s.at[i])],
+    ['entered', exactly(exactAt(s.at, i))],
     ['took', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'end not recorded'],
     ['file', s.file[i] >= 0 ? laneName(calls.lanes, s.file[i]) : ''],
-    ['offset', s.flags[i] & FLAG.queued ? `${count(s.offset[i])} (${bytes(s.offset[i])})` : ''],
-    [moves && s.ret[i] >= 0 ? 'moved' : 'result', moves && s.ret[i] >= 0 ? bytes(s.ret[i]) : s.ret[i] < 0 && s.ret[i] > -4096 ? `errno ${-s.ret[i]}` : String(s.ret[i])],
+    ['offset', s.flags[i] & FLAG.queued ? `${count(exactAt(s.offset, i))} (${bytes(s.offset[i])})` : ''],
+    [moves && s.ret[i] >= 0 ? 'moved' : 'result', moves && s.ret[i] >= 0 ? bytes(s.ret[i]) : s.ret[i] < 0 && s.ret[i] > -4096 ? `errno ${-s.ret[i]}` : String(exactAt(s.ret, i))],
     ['by', taskName(s.task[i])],
   ];
 }
@@ -78,10 +78,10 @@ function callRows(data, calls, i) {
 function bioRows(data, bios, i) {
   const s = bios.singles;
   return [
-    ['queued', exactly(s.at[i])],
+    ['queued', exactly(exactAt(s.at, i))],
     ['took (Q2C)', s.flags[i] & FLAG.complete ? duration(s.took[i]) : 'in flight at the end of the recording'],
     ['file', s.file[i] >= 0 ? laneName(data.lanes, s.file[i]) : ''],
-    ['offset', `${count(s.offset[i])} (${bytes(s.offset[i])})`],
+    ['offset', `${count(exactAt(s.offset, i))} (${bytes(s.offset[i])})`],
     ['size', bytes(s.bytes[i])],
   ];
 }
