@@ -2,7 +2,9 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ioreel_analyze::findings::{Confidence, DETECTORS, Diagnosis, Finding, LEAST_SHARE, Part, TimeInCalls, TimeOf};
+use ioreel_analyze::findings::{
+    Comparison, Confidence, DETECTORS, Diagnosis, Difference, Finding, LEAST_SHARE, Part, TimeInCalls, TimeOf,
+};
 use ioreel_traces::{Reel, suggest};
 use serde::Serialize;
 
@@ -24,6 +26,9 @@ pub(crate) struct Args {
     /// The reel
     #[arg(value_name = "REEL")]
     reel: PathBuf,
+    /// Split the difference in time between REEL and this one: another file system, another day, another kernel
+    #[arg(long, value_name = "REEL", conflicts_with_all = ["all", "fail_on"])]
+    against: Option<PathBuf>,
     /// Also report findings that cost less than 5 % of the elapsed time
     #[arg(long)]
     all: bool,
@@ -77,6 +82,9 @@ struct Document<'a> {
 /// Runs `ioreel diagnose`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(&args.reel)?;
+    if let Some(against) = &args.against {
+        return compare(&reel, &Reel::open(against)?, args.json);
+    }
     let needs_all = args.all || args.fail_on.iter().any(|l| l.seconds.is_some());
     let mut diagnosis = Diagnosis::of(&reel, needs_all)?;
     let failed = args.fail_on.iter().any(|limit| diagnosis.findings.iter().any(|f| reaches(f, limit)));
@@ -98,6 +106,67 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&reel, &diagnosis);
     }
     Ok(if failed { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+}
+
+#[derive(Serialize)]
+struct ComparisonDocument<'a> {
+    schema: &'static str,
+    reel: String,
+    against: String,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+fn compare(reel: &Reel, against: &Reel, json: bool) -> anyhow::Result<ExitCode> {
+    let comparison = Comparison::of(reel, against)?;
+    if json {
+        let (reel, against) = (reel.name(), against.name());
+        let schema = "ioreel.difference/1";
+        print_json(&ComparisonDocument { schema, reel, against, comparison: &comparison })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (here, there) = (comparison.elapsed_ns, comparison.against_elapsed_ns);
+    let words = if here >= there { "longer" } else { "less" };
+    out!(
+        "{} {}, {} {}: {} {words}, {:.2} times as long",
+        reel.name(),
+        ns(here),
+        against.name(),
+        ns(there),
+        ns((here - there).abs()),
+        here / there
+    );
+    if let Some(cause) = &comparison.first_cause {
+        let (operation, part) = cause.name.split_once(": ").unwrap_or((&cause.name, ""));
+        out!("Most of it: {operation}, {}: {}", words_of_part(part), signed(cause));
+    }
+    print_differences("By part of the time", "part", &comparison.parts, |name| match name {
+        "outside_calls" => "outside calls".to_owned(),
+        name => words_of_part(name).to_owned(),
+    });
+    print_differences("By operation", "operation", &comparison.operations, str::to_owned);
+    print_differences("By file", "file, below its mount point", &comparison.files, str::to_owned);
+    for (title, ids) in [(reel.name(), &comparison.only_here), (against.name(), &comparison.only_there)] {
+        if !ids.is_empty() {
+            out!();
+            out!("Found in {title} only: {}", ids.join(", "));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn signed(d: &Difference) -> String {
+    let sign = if d.longer_ns() < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", ns(d.longer_ns().abs()))
+}
+
+fn print_differences(title: &str, head: &'static str, all: &[Difference], name: impl Fn(&str) -> String) {
+    let mut t = Columns::new(&[head, ">calls", ">against", ">time", ">against", ">difference"]);
+    for d in all {
+        let calls = |n: u64| if d.calls + d.against_calls == 0 { String::new() } else { count(n) };
+        t.row([name(&d.name), calls(d.calls), calls(d.against_calls), ns(d.ns), ns(d.against_ns), signed(d)]);
+    }
+    t.print(title);
 }
 
 fn reaches(finding: &Finding, limit: &Limit) -> bool {

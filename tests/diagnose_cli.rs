@@ -163,3 +163,18 @@ fn explain_tells_the_slowest_and_the_named_one() {
     assert_eq!(none.status.code(), Some(1));
     assert_eq!(String::from_utf8(none.stderr).unwrap().lines().count(), 1);
 }
+
+#[test]
+fn the_difference_between_reels_adds_up() {
+    let (mail, untar) = (sample("mail.reel"), sample("untar.reel"));
+    let d = json(&mail, &["--against", &untar]);
+    assert_eq!(d["schema"], "ioreel.difference/1");
+    let number = |v: &Value| v.as_f64().unwrap();
+    let sum: f64 = d["parts"].as_array().unwrap().iter().map(|p| number(&p["ns"]) - number(&p["against_ns"])).sum();
+    let whole = number(&d["elapsed_ns"]) - number(&d["against_elapsed_ns"]);
+    assert!((sum - whole).abs() <= 1e-6 * whole.abs(), "{sum} of {whole}");
+    assert!(d["only_here"].as_array().unwrap().contains(&"sync-storm".into()), "{d}");
+    // A reel does not differ from itself.
+    let same = json(&mail, &["--against", &mail]);
+    assert!(same["first_cause"].is_null() && same["operations"].as_array().unwrap().is_empty(), "{same}");
+}

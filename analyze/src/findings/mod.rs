@@ -5,6 +5,7 @@
 //! A detector is a pure function over the facts. It returns a draft when its pattern is there. Its cost decides whether it
 //! is reported: see [`LEAST_SHARE`]. `support` has what they share.
 
+mod against;
 mod diagnosis;
 mod finding;
 mod support;
@@ -43,6 +44,7 @@ mod tiny_buffers;
 mod unmerged_writes;
 mod uring_punt;
 
+pub use self::against::{Comparison, Difference};
 pub use self::diagnosis::{BusyTime, Diagnosis, TimeInCalls, TimeOf};
 pub use self::finding::{Confidence, Evidence, Figure, Finding, Part};
 use self::support::Draft;
