@@ -23,7 +23,7 @@ use ioreel_capture::{
         filter::Filter,
         session::{Caller, Content, DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
     },
-    record::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
+    record::{Backend, Bound, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
 };
 use ioreel_traces::text;
 
@@ -88,11 +88,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW", default_value = "sync")]
     settle: Settle,
     /// Record the directory tree below DIR before the start, so that a replay can rebuild it; repeatable. The working
-    /// directory of the command is always included
+    /// directory of the command is always included, up to --snapshot-limit
     #[arg(long, value_name = "DIR")]
     snapshot: Vec<PathBuf>,
+    /// Stop recording the tree of the working directory after this many names and this long; names that the command uses
+    /// are recorded in any case
+    #[arg(long, value_name = "NAMES,TIME", value_parser = snapshot_limit, default_value = "50000,300ms")]
+    snapshot_limit: Bound,
     /// Do not record the tree of the working directory
-    #[arg(long)]
+    #[arg(long, conflicts_with = "snapshot_limit")]
     no_snapshot: bool,
     /// Record the on-disk layout of existing files (FIEMAP; table `extents`) for `replay --layout`. Opens every file of the
     /// recorded trees before the start
@@ -131,8 +135,13 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// Exit statuses of a shell for a command that it cannot execute, and for one that does not exist.
+const EXIT_CANNOT_EXECUTE: u8 = 126;
+const EXIT_NOT_FOUND: u8 = 127;
+
 const NOTES: &str = "\
-Exit status: that of the command (128 + signal if it was killed); 1 if ioreel fails; 3 with --strict if events were lost.
+Exit status: that of the command (128 + signal if it was killed); 127 if it does not exist, 126 if it cannot be executed; \
+1 if ioreel fails; 3 with --strict if events were lost.
 Ctrl-C ends the command and the recording; the reel is complete. Details: docs/record.md, docs/filters.md.";
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,10 +166,16 @@ impl Programs {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Settle {
-    /// Sync the changed file systems, then record their disks until idle, at most 30 s. Skipped while recorded programs run
+    /// Sync the changed file systems and record their disks until that data is on them
     Sync,
     /// Stop at once; data not yet written back is missing from the block tables
     None,
+}
+
+fn snapshot_limit(s: &str) -> Result<Bound, String> {
+    let bad = || "expected a number of names and a time, such as 1000000,20s".to_owned();
+    let (names, time) = s.split_once(',').ok_or_else(bad)?;
+    Ok(Bound { names: names.parse().map_err(|_| bad())?, time: quantity::latency(time)? })
 }
 
 fn ring_mib(s: &str) -> Result<usize, String> {
@@ -245,15 +260,18 @@ fn filter_words(args: &Args) -> Vec<String> {
     out
 }
 
-/// Reports the progress of a recording into `reel`.
-fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf) -> Herald {
+/// Reports the progress of a recording into `reel`. `joins`: it records processes that already run. Whoever starts
+/// their work must know when the probes are active.
+fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf, joins: bool) -> Herald {
     Herald(Arc::new(move |moment| {
         match moment {
+            Moment::Begun if joins && daemon.is_none() => tell!("ioreel: recording into {}", reel.display()),
             Moment::Copied(path) => tell!("ioreel: wrote {}; recording continues", path.display()),
             Moment::NotCopied(why) => {
                 tell!("ioreel: cannot write the copy of the recording: {why}; recording continues");
             }
-            Moment::Begun | Moment::Ending => {}
+            Moment::Settling(what) if std::io::stderr().is_terminal() => tell!("ioreel: {what}"),
+            Moment::Begun | Moment::Ending | Moment::Settling(_) => {}
         }
         if let Some(daemon) = &daemon {
             daemon.hear(moment, &reel);
@@ -281,6 +299,11 @@ pub(crate) fn run(mut args: Args, caller: Option<Caller>) -> anyhow::Result<Exit
         Err(e @ CaptureError::Interrupted { signal }) => {
             tell!("ioreel: {e}");
             Ok(ExitCode::from(128 + signal as u8))
+        }
+        Err(ref e @ CaptureError::Command { ref source, .. }) => {
+            tell!("ioreel: {e}");
+            let is_missing = source.kind() == std::io::ErrorKind::NotFound;
+            Ok(ExitCode::from(if is_missing { EXIT_NOT_FOUND } else { EXIT_CANNOT_EXECUTE }))
         }
         Err(e) => Err(e.into()),
         Ok(outcome) => {
@@ -319,7 +342,7 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         limits: args.life.limits(),
         settle: args.settle == Settle::Sync,
         snapshot: args.snapshot,
-        snapshot_cwd: !args.no_snapshot,
+        snapshot_cwd: (!args.no_snapshot).then_some(args.snapshot_limit),
         extents: args.extents,
         ring_bytes: args.ring_mib.map_or_else(default_ring_bytes, |mib| mib << 20),
         cache: args.cache,
@@ -331,7 +354,7 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
-        herald: Some(herald(daemon, args.output.clone())),
+        herald: Some(herald(daemon, args.output.clone(), !commands)),
         ..Config::new(args.output, target)
     })
 }

@@ -106,7 +106,7 @@ impl Daemon {
                 tell!("ioreel: {}: ending {}", utc_stamp(), reel.display());
                 self.notify("STOPPING=1");
             }
-            Moment::Copied(_) | Moment::NotCopied(_) => {}
+            Moment::Settling(_) | Moment::Copied(_) | Moment::NotCopied(_) => {}
         }
     }
 

@@ -1,11 +1,11 @@
 //! Snapshots of existing files: a single entry, or a directory tree.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     fs::{self, Metadata},
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -13,10 +13,21 @@ use ioreel_traces::{rows::Tree, text};
 
 use crate::{assemble::kind_of, before::extents::Extents, host::signals};
 
-/// Maximum number of entries; a larger tree is cut, and the manifest says so.
-pub(crate) const DEFAULT_SNAPSHOT_ENTRIES: usize = 1_000_000;
-/// Maximum duration of a snapshot.
-pub(crate) const DEFAULT_SNAPSHOT_TIME: Duration = Duration::from_secs(20);
+/// Where a snapshot ends. A larger tree is cut, and the manifest says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Maximum number of names.
+    pub names: usize,
+    /// Maximum duration.
+    pub time: Duration,
+}
+
+impl Bound {
+    /// Of the working directory: nobody asked for its snapshot, and the command waits for it.
+    pub const CWD: Self = Self { names: 50_000, time: Duration::from_millis(300) };
+    /// Of a directory that the user named.
+    pub const ASKED: Self = Self { names: 1_000_000, time: Duration::from_secs(20) };
+}
 
 /// Result of a snapshot.
 #[derive(Debug, Default)]
@@ -56,40 +67,44 @@ pub(crate) fn entry(path: &Path, meta: &Metadata, origin: &str) -> Tree {
 
 impl Snapshot {
     /// Adds the directory `dir`, everything below it on the same file system, and the directories above it. Entries
-    /// that disappear meanwhile are left out.
-    pub(crate) fn add(&mut self, dir: &Path) -> io::Result<()> {
+    /// that disappear meanwhile are left out. At `bound`, the names farthest from `dir` are missing.
+    pub(crate) fn add(&mut self, dir: &Path, bound: Bound) -> io::Result<()> {
         let dir = dir.canonicalize()?;
-        let device = fs::metadata(&dir)?.dev();
-        let deadline = Instant::now() + DEFAULT_SNAPSHOT_TIME;
+        let meta = fs::symlink_metadata(&dir)?;
+        let device = meta.dev();
+        let deadline = Instant::now() + bound.time;
+        let most = self.entries.len().saturating_add(bound.names);
         for above in dir.ancestors().skip(1) {
             if let Ok(meta) = fs::symlink_metadata(above) {
                 self.insert(above, &meta);
             }
         }
-        let mut waiting: Vec<PathBuf> = vec![dir];
-        while let Some(path) = waiting.pop() {
-            // The caller checks for the signal too.
-            if signals::waiting_end().is_some() {
-                return Ok(());
-            }
-            if self.entries.len() >= DEFAULT_SNAPSHOT_ENTRIES || Instant::now() > deadline {
-                self.cut = true;
-                // The parents of the remaining entries are unknown, so no directory is known to be complete.
-                self.listed.clear();
-                return Ok(());
-            }
-            let Ok(meta) = fs::symlink_metadata(&path) else {
-                self.not_whole(&path);
-                continue;
-            };
-            self.insert(&path, &meta);
-            if meta.is_dir() && meta.dev() == device {
-                let Ok(names) = fs::read_dir(&path) else { continue };
-                let mut whole = true;
-                waiting.extend(names.filter_map(|e| e.inspect_err(|_| whole = false).ok()).map(|e| e.path()));
-                if whole {
-                    self.listed.insert(text::from_bytes(path.as_os_str().as_bytes()).to_string());
+        self.insert(&dir, &meta);
+        let mut waiting = VecDeque::from([dir]);
+        while let Some(dir) = waiting.pop_front() {
+            let Ok(names) = fs::read_dir(&dir) else { continue };
+            let mut whole = true;
+            for name in names {
+                // The caller checks for the signal too.
+                if signals::waiting_end().is_some() {
+                    return Ok(());
                 }
+                if self.entries.len() >= most || Instant::now() > deadline {
+                    self.cut = true;
+                    return Ok(());
+                }
+                let found = name.and_then(|name| Ok((name.path(), name.metadata()?)));
+                let Ok((path, meta)) = found else {
+                    whole = false;
+                    continue;
+                };
+                self.insert(&path, &meta);
+                if meta.is_dir() && meta.dev() == device {
+                    waiting.push_back(path);
+                }
+            }
+            if whole {
+                self.listed.insert(text::from_bytes(dir.as_os_str().as_bytes()).to_string());
             }
         }
         Ok(())
@@ -121,5 +136,50 @@ impl Snapshot {
             extents.look(path);
         }
         self.entries.insert(row.path.to_string(), row);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// Five directories of ten files each, in one directory.
+    fn tree() -> tempfile::TempDir {
+        let top = tempfile::tempdir().unwrap();
+        for dir in 0..5 {
+            let dir = top.path().join(dir.to_string());
+            fs::create_dir(&dir).unwrap();
+            (0..10).for_each(|file| fs::write(dir.join(file.to_string()), "x").unwrap());
+        }
+        top
+    }
+
+    fn snapshot(dir: &Path, names: usize) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.add(dir, Bound { names, time: Duration::from_secs(60) }).unwrap();
+        snapshot
+    }
+
+    #[test]
+    fn a_bound_cuts_the_farthest_names_and_only_whole_directories_are_listed() {
+        let dir = tree();
+        let top = dir.path().canonicalize().unwrap();
+        let above = top.ancestors().count() - 1;
+        let whole = snapshot(&top, 1000);
+        assert_eq!((whole.entries.len(), whole.listed.len(), whole.cut), (above + 1 + 5 + 50, 6, false));
+        let cut = snapshot(&top, above + 1 + 5 + 25);
+        assert_eq!((cut.entries.len(), cut.listed.len(), cut.cut), (above + 1 + 5 + 25, 3, true));
+        assert!(cut.listed.contains(top.to_str().unwrap()));
+        let none = snapshot(&top, above + 1 + 3);
+        assert!(none.listed.is_empty() && none.cut);
+    }
+
+    #[test]
+    fn time_is_a_bound() {
+        let dir = tree();
+        let mut cut = Snapshot::default();
+        cut.add(dir.path(), Bound { names: 1000, time: Duration::ZERO }).unwrap();
+        assert!(cut.cut && cut.listed.is_empty());
     }
 }

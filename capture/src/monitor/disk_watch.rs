@@ -21,7 +21,7 @@ use crate::{
     host,
     pipeline::{
         ledger::Books,
-        settle::{DEFAULT_SETTLE, QUIET},
+        settle::{FOR_IDLE, QUIET},
     },
     probes::session::{DEFAULT_RING_BYTES, Plan, SHORTEST_TICK, Session, Storage, Targets},
     record::hide_backing_files,
@@ -83,7 +83,7 @@ impl DiskWatch {
         let _ = self.orders.send(Order::Begin);
     }
 
-    /// Waits until the disks are idle (at most 30 s) and returns what they did, in ns since `t0_ns`. What was issued
+    /// Waits until the disks are idle (at most 500 ms: others may use them) and returns what they did, in ns since `t0_ns`. What was issued
     /// before `t0_ns` is left out and counted. Bios have no file, because inode numbers of a replay differ from those
     /// of the original.
     pub fn end(self, t0_ns: i64) -> Result<DiskActivity, CaptureError> {
@@ -99,7 +99,8 @@ fn watch(mut session: Session<'_>, disks: &[i64], orders: &Receiver<Order>) -> R
         match orders.recv_timeout(session.tick) {
             Ok(Order::Begin) => session.activate(),
             Ok(Order::End(t0_ns)) => {
-                let deadline = Instant::now() + DEFAULT_SETTLE;
+                // The replay's file systems have been synced.
+                let deadline = Instant::now() + FOR_IDLE;
                 // Everything that ended before this time has been taken.
                 let mut known_to = host::monotonic_ns();
                 rows.last_ns = rows.last_ns.max(known_to);

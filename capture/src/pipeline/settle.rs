@@ -1,4 +1,5 @@
-//! Settling: after the last task, file systems are synced and the block layer is recorded until it is idle.
+//! Settling: after the last task, the changed file systems are synced, and the block layer is recorded until what the
+//! workload did has reached the disks. The I/O of other programs is not waited for.
 
 use std::{
     io,
@@ -19,10 +20,15 @@ use crate::{
     },
 };
 
-/// Maximum duration of settling, unless syncs alone take longer.
-pub(crate) const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
+/// Maximum time to wait after the syncs for the workload's own requests.
+const DEFAULT_SETTLE: Duration = Duration::from_secs(30);
 /// Idle: no block event on the recorded disks for this long, and no request in flight.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
+/// Maximum time to wait after the syncs for idle disks. A file system may queue more requests after a sync, such as
+/// discards; on a disk that others use, they cannot be told from those of others.
+pub(crate) const FOR_IDLE: Duration = Duration::from_millis(500);
+/// The user is told what a longer wait is for.
+const UNTOLD: Duration = Duration::from_secs(1);
 
 /// Moves the content of the rings to the writer. Returns the time up to which records are complete.
 pub(crate) fn drain(session: &Session<'_>, pipeline: &Pipeline) -> i64 {
@@ -95,27 +101,58 @@ fn drain_and_resume(session: &Session<'_>, stops: &Stops, pipeline: &Pipeline) -
 pub(crate) struct Settled {
     /// One row of `ops` per sync.
     pub(crate) rows: Vec<Op>,
-    /// Why settling ended before the disks were idle, and what is missing.
+    /// Why settling ended early, and what is missing.
     pub(crate) cut: Option<String>,
 }
 
-/// Syncs the file systems mounted at `mounts` and waits until the disks are idle. If recorded programs still run, it
-/// does not wait: after the sync everything written before the end is on disk, and the disks may never be idle. A
-/// signal ends it at once.
-pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount], t0_ns: i64) -> Settled {
-    let deadline = Instant::now() + DEFAULT_SETTLE;
+/// Tells the user once what a wait is for, when it has lasted [`UNTOLD`].
+struct Patience<'a> {
+    tell: &'a dyn Fn(String),
+    begun: Instant,
+    is_told: bool,
+}
+
+impl<'a> Patience<'a> {
+    fn new(tell: &'a dyn Fn(String)) -> Self {
+        Self { tell, begun: Instant::now(), is_told: false }
+    }
+
+    fn look(&mut self, what: impl FnOnce() -> String) {
+        if !self.is_told && self.begun.elapsed() >= UNTOLD {
+            self.is_told = true;
+            (self.tell)(what());
+        }
+    }
+}
+
+/// Syncs the file systems mounted at `mounts`, and waits until the workload's requests have ended. If recorded programs
+/// still run, it does not wait: after the sync, everything written before the end is on disk. A signal ends it at once.
+/// `tell`: receives a sentence for the user if this takes long.
+pub(crate) fn settle(
+    session: &Session<'_>,
+    pipeline: &Pipeline,
+    mounts: &[Mount],
+    t0_ns: i64,
+    tell: &dyn Fn(String),
+) -> Settled {
     let mut settled = Settled::default();
-    let rows = &mut settled.rows;
     for mount in mounts {
         let start = host::monotonic_ns();
         let mut cut = false;
+        let mut patience = Patience::new(tell);
         let ret = sync_in_child(mount, || {
             drain(session, pipeline);
+            patience.look(|| {
+                format!(
+                    "waiting until the data written below {} is on disk (syncfs); Ctrl-C ends this",
+                    mount.mountpoint
+                )
+            });
             std::thread::sleep(SHORTEST_TICK);
             cut = signals::take_end();
             !cut
         });
-        rows.push(Op {
+        settled.rows.push(Op {
             op_id: -1,
             start_ns: start - t0_ns,
             dur_ns: host::monotonic_ns() - start,
@@ -135,10 +172,20 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         }
     }
     let disks: Vec<i64> = mounts.iter().flat_map(host::disks_of).collect();
+    if !disks.is_empty() {
+        settled.cut = await_requests(session, pipeline, &disks, tell);
+    }
+    settled
+}
+
+/// Waits until the workload's own requests have ended, and a little for idle disks. Returns what is missing if that was
+/// cut short.
+fn await_requests(session: &Session<'_>, pipeline: &Pipeline, disks: &[i64], tell: &dyn Fn(String)) -> Option<String> {
+    let mut patience = Patience::new(tell);
     let begin = host::monotonic_ns();
     // While the writer has queued records, their disks are unknown.
     let (mut drained, mut known_to) = (begin, begin);
-    while !disks.is_empty() && session.alive() <= 0 {
+    while session.alive() <= 0 {
         if !pipeline.progress.is_behind() {
             known_to = drained;
         }
@@ -148,23 +195,26 @@ pub(crate) fn settle(session: &Session<'_>, pipeline: &Pipeline, mounts: &[Mount
         let last = disks.iter().filter_map(|d| events.get(d)).fold(begin, |a, b| a.max(*b));
         let quiet = known_to - last > QUIET.as_nanos() as i64;
         if quiet && disks.iter().all(|d| host::in_flight(*d) == 0) {
-            break;
+            return None;
         }
-        if Instant::now() >= deadline {
-            settled.cut = Some(format!(
-                "settling ended after {} s with the disks still busy, possibly for other programs; later write-back of the \
-                 recorded programs is missing",
+        if patience.begun.elapsed() >= FOR_IDLE && !session.has_own_in_flight(disks) {
+            return None;
+        }
+        patience.look(|| {
+            "waiting until the recorded programs' last requests to the disk have ended; Ctrl-C ends this".into()
+        });
+        if patience.begun.elapsed() >= DEFAULT_SETTLE {
+            return Some(format!(
+                "requests of the recorded programs had not ended {} s after the last sync; they are listed without an end",
                 DEFAULT_SETTLE.as_secs()
             ));
-            break;
         }
         if signals::take_end() {
-            settled.cut = Some("a signal ended settling early; disk I/O after that is missing".to_owned());
-            break;
+            return Some("a signal ended settling early; disk I/O after that is missing".to_owned());
         }
         std::thread::sleep(SHORTEST_TICK);
     }
-    settled
+    None
 }
 
 /// Runs syncfs in a child process, because the resulting I/O belongs to the workload, and I/O of the recorder's process
@@ -204,5 +254,26 @@ fn sync_in_child(mount: &Mount, mut meanwhile: impl FnMut() -> bool) -> i64 {
             p if p == pid => return -i64::from(libc::WEXITSTATUS(status)),
             _ => return -i64::from(libc::ECHILD),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_long_wait_is_told_once() {
+        let told = Cell::new(0);
+        let tell = |what: String| {
+            assert_eq!(what, "waiting");
+            told.set(told.get() + 1);
+        };
+        let mut patience = Patience::new(&tell);
+        patience.look(|| "too early".into());
+        patience.begun = Instant::now() - UNTOLD;
+        (0..2).for_each(|_| patience.look(|| "waiting".into()));
+        assert_eq!(told.get(), 1);
     }
 }

@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 use ioreel_traces::{Manifest, anonymize::Key};
 
 use super::limits::{End, Limits};
+pub use crate::before::snapshot::Bound;
 use crate::{
     CaptureError,
     probes::{
@@ -31,8 +32,8 @@ pub struct Config {
     pub settle: bool,
     /// Folders to take a snapshot of before the start, besides the working directory.
     pub snapshot: Vec<PathBuf>,
-    /// Take a snapshot of the working directory.
-    pub snapshot_cwd: bool,
+    /// Take a snapshot of the working directory, up to this bound.
+    pub snapshot_cwd: Option<Bound>,
     /// Record the on-disk layout of existing files.
     pub extents: bool,
     /// Record what slow operations wait for.
@@ -68,6 +69,8 @@ pub enum Moment {
     Begun,
     /// The recording is ending, which may take seconds.
     Ending,
+    /// Settling has lasted a second; what it waits for, as a sentence.
+    Settling(String),
     /// A copy was written to this path; the recording continues.
     Copied(PathBuf),
     /// A copy could not be written, for this reason; the recording continues.
@@ -101,7 +104,7 @@ impl Config {
             limits: Limits::default(),
             settle: true,
             snapshot: Vec::new(),
-            snapshot_cwd: true,
+            snapshot_cwd: Some(Bound::CWD),
             extents: false,
             waits: None,
             cache: false,

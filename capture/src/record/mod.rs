@@ -30,7 +30,7 @@ use ioreel_traces::{
     text,
 };
 
-pub use config::{Backend, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
+pub use config::{Backend, Bound, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target};
 pub use copies::unused;
 pub use limits::{End, Limits, MinFree};
 pub(crate) use setup::hide_backing_files;
@@ -174,7 +174,7 @@ fn settle_what_changed(
         to_sync = on_disks(&disks);
     }
     Ok(if config.settle && config.layers != Layers::Operations {
-        settle(session, pipeline, &to_sync, t0_ns)
+        settle(session, pipeline, &to_sync, t0_ns, &|what| config.tell(&Moment::Settling(what)))
     } else {
         Settled::default()
     })

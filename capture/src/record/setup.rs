@@ -3,13 +3,20 @@
 use std::{collections::BTreeSet, fs, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 use ioreel_bpf::types::hide;
-use ioreel_traces::{Manifest, ReelWriter, manifest::Mount, writer::OnCreate};
+use ioreel_traces::{
+    Manifest, ReelWriter,
+    manifest::{Mount, TreeSnapshot},
+    writer::OnCreate,
+};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{config::Config, name_of};
 use crate::{
     CaptureError,
-    before::{extents::Extents, snapshot::Snapshot},
+    before::{
+        extents::Extents,
+        snapshot::{Bound, Snapshot},
+    },
     host,
     probes::session::{Session, Tables, Targets},
 };
@@ -79,12 +86,12 @@ pub(super) fn take_snapshot(
 ) -> Result<Snapshot, CaptureError> {
     let mut snapshot = Snapshot { extents: config.extents.then(Extents::default), ..Snapshot::default() };
     for dir in &config.snapshot {
-        snapshot.add(dir).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
+        snapshot.add(dir, Bound::ASKED).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
     }
-    for pid in target.pids().iter().filter(|_| config.snapshot_cwd) {
+    for (pid, bound) in target.pids().iter().filter_map(|pid| Some((pid, config.snapshot_cwd?))) {
         if let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd")) {
             // If the working directory was deleted, there is no tree.
-            let _ = snapshot.add(&cwd);
+            let _ = snapshot.add(&cwd, bound);
         }
     }
     if let Ok(output) = config.output.canonicalize() {
@@ -93,9 +100,13 @@ pub(super) fn take_snapshot(
     if !matches!(target, Targets::Command(_)) {
         snapshot.of_what_runs();
     }
+    if !snapshot.entries.is_empty() {
+        manifest.snapshot = Some(TreeSnapshot { names: snapshot.entries.len() as i64, partial: snapshot.cut });
+    }
     if snapshot.cut {
         manifest.warnings.push(format!(
-            "the snapshot of the tree ended at {} entries; a replay derives the rest from the recorded calls",
+            "the snapshot of the tree ended at {} names; names that the recorded calls use are added, others are \
+             unknown; --snapshot-limit sets the limit",
             snapshot.entries.len()
         ));
     }

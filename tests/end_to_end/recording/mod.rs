@@ -55,6 +55,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         refusals::a_process_that_ends_meanwhile
         refusals::small_limits
         refusals::a_reel_that_is_there
+        refusals::a_reel_where_no_folder_can_be
         refusals::an_empty_command
         refusals::no_room_at_all
         refusals::a_full_disk
@@ -77,6 +78,9 @@ pub(crate) fn add_to(list: &mut Tests) {
         ends::while_the_tree_is_looked_at
         ends::of_a_program_that_changes_nothing
         ends::beside_others_on_its_disk
+        ends::in_a_large_folder
+        ends::in_the_root_folder
+        ends::whose_begin_is_told
         ends::beside_a_mount_that_does_not_answer
         ends::by_a_trigger_after_a_signal
         ends::by_a_terminal_that_hangs_up

@@ -34,8 +34,15 @@ pub(crate) fn exit_status_of_the_command() {
 
 pub(crate) fn a_command_that_is_not_there() {
     let out = temp_dir();
-    let line = one_line(&mut record(&out.path().join("x.reel"), &[], &["/no/such/program"]), 1);
+    let line = one_line(&mut record(&out.path().join("x.reel"), &[], &["/no/such/program"]), 127);
     assert!(line.contains("/no/such/program"), "{line}");
+    let data = out.path().join("data");
+    fs::write(&data, "no program").unwrap();
+    for program in [text(&data), text(out.path())] {
+        let line = one_line(&mut record(&out.path().join("x.reel"), &[], &[program]), 126);
+        assert!(line.contains(program) && line.contains("ermission"), "{line}");
+    }
+    assert!(!out.path().join("x.reel").exists());
 }
 
 pub(crate) fn input_and_output() {

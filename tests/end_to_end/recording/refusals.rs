@@ -1,6 +1,6 @@
 //! What cannot be done is said in one clear line, and what was recorded before it stays a reel.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command, sync::mpsc::channel, thread::spawn};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, sync::mpsc::channel, thread::spawn};
 
 use ioreel_traces::{
     Reel,
@@ -248,6 +248,16 @@ pub(crate) fn small_limits() {
     let reel = out.path().join("room.reel");
     let line = one_line(&mut record(&reel, &["--min-free", "100%"], &["true"]), 1);
     assert!(line.contains("--min-free") && !reel.exists(), "{line}");
+}
+
+/// Nothing can be created in /proc, whose error is that of a folder that is not there.
+pub(crate) fn a_reel_where_no_folder_can_be() {
+    let line = one_line(&mut record(Path::new("/proc/x.reel"), &[], &["true"]), 1);
+    assert!(line.contains("/proc/x.reel") && line.contains("another file system"), "{line}");
+    assert!(!line.contains("does not exist"), "{line}");
+    let out = temp_dir();
+    let line = one_line(&mut record(&out.path().join("no/x.reel"), &[], &["true"]), 1);
+    assert!(line.contains("parent folder does not exist"), "{line}");
 }
 
 pub(crate) fn a_reel_that_is_there() {

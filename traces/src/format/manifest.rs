@@ -59,6 +59,8 @@ pub struct Manifest {
     pub left_out: BTreeMap<String, i64>,
     /// By source of operations (`ops.source`): how finely its rows show what happened, unless each call is one row.
     pub resolution: BTreeMap<String, String>,
+    /// How much of the tree was looked at before the start; absent if nothing was.
+    pub snapshot: Option<TreeSnapshot>,
     /// Cost of recording.
     pub cost: Cost,
     /// Warnings, as sentences.
@@ -174,6 +176,16 @@ pub struct Mount {
     pub total_bytes: i64,
     /// Free at the start.
     pub free_bytes: i64,
+}
+
+/// How much of the tree was looked at before the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct TreeSnapshot {
+    /// Names found.
+    pub names: i64,
+    /// It ended at a limit: a name that is not in `tree` is unknown, not absent.
+    pub partial: bool,
 }
 
 /// A block device.

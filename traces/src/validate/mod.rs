@@ -82,6 +82,9 @@ pub fn validate(path: &Path, repair: bool) -> Result<Report> {
         };
         found.add(Check::State, "manifest.json", "state", None, || what.into());
     }
+    if reel.manifest.snapshot.is_some_and(|s| s.partial) {
+        found.note("the snapshot of the tree is partial: a name that is not in `tree` is unknown, not absent".into());
+    }
     let sums = tables::check(&reel, &reel_folder, &mut found);
     ledger::check(&reel.manifest, &sums, &mut found);
     let (problems, problem_count, notes) = found.into_parts();

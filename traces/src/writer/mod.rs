@@ -232,6 +232,14 @@ macro_rules! each_table {
 
 mod copy;
 
+/// Whether the folder that `path` lies in exists.
+fn has_parent(path: &Path) -> bool {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.is_dir(),
+        _ => true,
+    }
+}
+
 /// Creates the folder of a new reel.
 fn create_folder(path: &Path) -> Result<Folder> {
     if path.symlink_metadata().is_ok() {
@@ -239,6 +247,10 @@ fn create_folder(path: &Path) -> Result<Folder> {
     }
     let made = Folder::create(path).map_err(|e| {
         let told = match e.kind() {
+            // Virtual file systems such as proc refuse new names with this error.
+            io::ErrorKind::NotFound if has_parent(path) => {
+                "its parent folder takes no new folders; use a folder on another file system"
+            }
             io::ErrorKind::NotFound => "its parent folder does not exist; create it first",
             io::ErrorKind::NotADirectory => "its parent is not a folder; name a path inside a folder",
             io::ErrorKind::ReadOnlyFilesystem => "the file system is mounted read-only; use another one",

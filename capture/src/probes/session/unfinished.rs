@@ -58,6 +58,17 @@ impl Session<'_> {
     }
 }
 
+impl Session<'_> {
+    /// Whether a bio that a recorded task queued on one of these disks has not ended. If the table cannot be read: no.
+    pub(crate) fn has_own_in_flight(&self, disks: &[i64]) -> bool {
+        let Ok(mut slots) = self.skel.maps.bio_slots.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY) else {
+            return false;
+        };
+        let is_own = |bio: rec_bio| bio.task_id != 0 && disks.contains(&i64::from(bio.dev));
+        slots.any(|(_, slot)| is_taken(&slot) && unended_bio(&slot).is_some_and(is_own))
+    }
+}
+
 /// Both kinds of slots start with their key; a key of 0 marks a free slot.
 fn is_taken(slot: &[u8]) -> bool {
     slot.iter().take(size_of::<u64>()).any(|b| *b != 0)
