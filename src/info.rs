@@ -17,7 +17,7 @@ use ioreel_analyze::{
 use ioreel_replay::base::errno::errno_name;
 use ioreel_traces::{
     Manifest, Reel,
-    manifest::{Kind, State, dev_name},
+    manifest::{KILLED, Kind, State, dev_name},
 };
 use serde::Serialize;
 use targets::{heads, other_cells, other_targets, size, some_bytes, words};
@@ -162,6 +162,7 @@ fn print_origin(reel: &Reel) {
     let state = match m.state {
         State::Complete => "",
         State::Recording => ", NOT CLOSED: recording is still running, or the recorder died",
+        State::Truncated if m.ended == KILLED => ", ENDED EARLY: the recorder was killed",
         State::Truncated => ", TRUNCATED: the recorder could not write the rest",
     };
     fact("Reel", &format!("{} ({kind}, format {}, by {}{state})", reel.name(), m.format, m.tool));
@@ -203,6 +204,7 @@ fn print_end(m: &Manifest, s: &Summary) {
             "min_free" => "by --min-free: too little free space for the reel",
             "trigger" => "by --trigger-latency",
             "failed" => "by an error: the reel could not be written",
+            KILLED => "early: the recorder was killed; what came later is missing",
             other => other,
         };
         fact("Ended", why);

@@ -65,7 +65,7 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
             ("anonymize", &["error", "format", "host"]),
             ("reader", &["error", "private", "format"]),
             ("writer", &["error", "private", "format", "anonymize", "reader"]),
-            ("validate", &["error", "private", "format", "reader"]),
+            ("validate", &["error", "private", "format", "reader", "writer"]),
             ("blktrace", &[]),
             ("suggest", &[]),
             ("shared_map", &[]),

@@ -8,7 +8,7 @@
 //! * [`anonymize`]: replaces names by keyed hashes. Uses `format`, `host`;
 //! * [`reader`]: opens a reel and streams its rows. Uses `format`;
 //! * [`writer`]: writes segments that survive a crash; rotates, copies and anonymizes reels. Uses `format`, `anonymize`, `reader`;
-//! * [`validate`]: checks and repairs a reel. Uses `format`, `reader`;
+//! * [`validate`]: checks and repairs a reel. Uses `format`, `reader`, `writer`;
 //! * [`blktrace`]: the records of block traces. Uses nothing else;
 //! * [`suggest`]: messages about unknown names. Uses nothing else;
 //! * [`shared_map`]: a map whose copies share memory. Uses nothing else;

@@ -365,7 +365,7 @@ fn begin<'a>(
     if filter.is_any() {
         assembler.sieve = Some(Sieve::new(filter, session.tables()?));
     }
-    let pipeline = Pipeline::start(assembler, Some(session.tables()?), None);
+    let pipeline = Pipeline::start(assembler, Some(session.tables()?), None, None);
     session.activate();
     pipeline.send(Message::Records { bytes: session.adopt()?, complete_to_ns: 0 });
     Ok((session, pipeline))

@@ -213,7 +213,12 @@ pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[M
     let mut now = host::mounts();
     now.retain(|m| assembler.touched.contains(&m.sb_dev));
     manifest.warnings.extend(mount_sizes::fill(&mut now));
-    for mount in now.iter().chain(mounts) {
+    add_places(manifest, assembler, now.iter().chain(mounts));
+}
+
+/// Adds those of these mounts that rows refer to, and the devices. Of several mounts of a file system, the first counts.
+pub(super) fn add_places<'a>(manifest: &mut Manifest, assembler: &Assembler, mounts: impl Iterator<Item = &'a Mount>) {
+    for mount in mounts {
         if assembler.touched.contains(&mount.sb_dev)
             && !manifest.mounts.contains(mount)
             && manifest.mount_of(mount.sb_dev).is_none()

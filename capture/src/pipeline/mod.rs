@@ -5,6 +5,7 @@
 
 pub(crate) mod ledger;
 pub(crate) mod settle;
+pub(crate) mod standing;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,10 +22,12 @@ use std::{
 use ioreel_bpf::types::{cpu_ledger, rec_bio, rec_class, rec_rq};
 use ioreel_traces::{
     Manifest, ReelError,
-    manifest::{Loss, Mount},
+    manifest::{Loss, Mark, Mount},
     rotate::Keep,
     rows::Stop,
 };
+
+use standing::Standing;
 
 use crate::{
     assemble::Assembler,
@@ -58,6 +61,8 @@ pub(crate) enum Message {
     Stops(Vec<Stop>),
     /// Write a copy of the reel.
     Copy(Box<Copy>),
+    /// All markers so far.
+    Marks(Vec<Mark>),
     /// Operations have ended. Contains those still in flight, and a channel for the file systems that were modified.
     EndOfOperations(Vec<u8>, SyncSender<BTreeSet<i64>>),
 }
@@ -150,13 +155,19 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     /// Starts the writer thread. It adds the disks of file systems to `tables` when they are first used, unless the set
-    /// of devices is fixed.
-    pub(crate) fn start(assembler: Assembler, tables: Option<Tables>, keep: Option<Keep>) -> Self {
+    /// of devices is fixed. It keeps `standing` on disk up to date.
+    pub(crate) fn start(
+        assembler: Assembler,
+        tables: Option<Tables>,
+        keep: Option<Keep>,
+        standing: Option<Standing>,
+    ) -> Self {
         let (sender, receiver) = channel();
         let (spares, spare) = sync_channel(SPARES);
         let progress = Arc::new(Progress::default());
         let shared = Arc::clone(&progress);
-        let thread = std::thread::spawn(move || Worker::new(assembler, tables, shared, keep, spares).run(&receiver));
+        let worker = Worker { standing, ..Worker::new(assembler, tables, shared, keep, spares) };
+        let thread = std::thread::spawn(move || worker.run(&receiver));
         Self { sender, spare, thread, progress }
     }
 
@@ -237,6 +248,7 @@ struct Worker {
     last_block: Option<(i64, i64)>,
     error: Option<ReelError>,
     in_flight: i64,
+    standing: Option<Standing>,
 }
 
 impl Worker {
@@ -263,10 +275,12 @@ impl Worker {
             last_block: None,
             error: None,
             in_flight: 0,
+            standing: None,
         }
     }
 
     fn run(mut self, receiver: &Receiver<Message>) -> Assembled {
+        self.note_standing(None);
         while let Ok(message) = receiver.recv() {
             match message {
                 Message::Records { bytes, complete_to_ns } => {
@@ -276,6 +290,7 @@ impl Worker {
                 }
                 Message::Stops(stops) => self.stops(stops),
                 Message::Copy(copy) => self.copy(*copy),
+                Message::Marks(marks) => self.note_standing(Some(marks)),
                 Message::EndOfOperations(in_flight, reply) => {
                     // In the reel they come after everything else.
                     self.records(Vec::new(), i64::MAX);
@@ -462,8 +477,22 @@ impl Worker {
         self.closed = self.assembler.writer.closed_rows();
     }
 
+    /// Writes the manifest if it lacks something, also these markers.
+    fn note_standing(&mut self, marks: Option<Vec<Mark>>) {
+        let Some(standing) = self.standing.as_mut().filter(|_| self.error.is_none()) else { return };
+        let written = match marks {
+            Some(marks) => standing.mark(marks, &self.assembler),
+            None => standing.write_news(&self.assembler),
+        };
+        if let Err(e) = written {
+            // The end of the recording writes it again, and reports an error.
+            log::debug!("{e}");
+        }
+    }
+
     fn note_progress(&mut self) {
         self.rotate();
+        self.note_standing(None);
         if std::mem::take(&mut self.assembler.slow_seen) {
             self.progress.slow.store(true, Ordering::Relaxed);
         }

@@ -14,6 +14,7 @@ use super::{
     config::{Config, Observer, Progress, Target},
     copies::Copies,
     limits::{End, Watchman},
+    marks::News,
 };
 use crate::record::cpu_budget::Budget;
 use crate::{
@@ -158,6 +159,7 @@ pub(super) fn follow(
     let for_ever = matches!(config.target, Target::Cgroup(_) | Target::All);
     let mut watchman = Watchman::new(config.limits, &config.output, started);
     let mut asked = Asked::default();
+    let mut news = News::default();
     let mut watcher = config.observer.as_ref().map(|o| Told { observer: o, last: started });
     // With a budget, little is taken per pass, so passes must be frequent.
     let seldom = if budget.is_some() { SHORTEST_TICK } else { session.tick };
@@ -186,6 +188,9 @@ pub(super) fn follow(
             copies.ask_in_turn();
         }
         copies.look(session, pipeline)?;
+        if let Some(marks) = copies.marks.and_then(|m| news.of(m, copies.manifest.clock.monotonic_ns)) {
+            pipeline.send(Message::Marks(marks));
+        }
         session.watch_disks();
         let mut arrived = signals::take();
         if arrived.take_if(|s| s.signal == libc::SIGUSR1).is_some() {

@@ -20,7 +20,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ioreel_traces::{manifest::Mark, private::Folder, text};
@@ -35,6 +35,8 @@ pub const MAX_NAME_BYTES: usize = 200;
 const MAX_MARKS: usize = 10_000;
 /// Time that a caller has to send its name.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Minimum time between two accounts of new markers.
+const BETWEEN_NEWS: Duration = Duration::from_millis(500);
 /// The answer to an accepted marker.
 const TAKEN: &str = "taken";
 
@@ -86,10 +88,34 @@ impl Listener {
         Ok(Self { address, taken, end, thread: Some(thread) })
     }
 
+    /// Number of markers so far.
+    fn count(&self) -> usize {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The markers so far. Their times are ns since `t0_ns`.
     pub(crate) fn marks(&self, t0_ns: i64) -> Vec<Mark> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.iter().map(|(ns, name)| Mark { ns: (ns - t0_ns).max(0), name: name.clone() }).collect()
+    }
+}
+
+/// Tells of new markers. They are kept in memory, and a recorder may die.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    told: usize,
+    last: Option<Instant>,
+}
+
+impl News {
+    /// All markers so far, if some are new. At most twice a second: a program may add thousands.
+    pub(super) fn of(&mut self, listener: &Listener, t0_ns: i64) -> Option<Vec<Mark>> {
+        let count = listener.count();
+        if count == self.told || self.last.is_some_and(|t| t.elapsed() < BETWEEN_NEWS) {
+            return None;
+        }
+        (self.told, self.last) = (count, Some(Instant::now()));
+        Some(listener.marks(t0_ns))
     }
 }
 
@@ -257,6 +283,13 @@ mod tests {
         assert_eq!(marks.len(), 1);
         assert_eq!(marks[0].name, "phase two: größer");
         assert!((0..2_000_000_000).contains(&marks[0].ns));
+        let mut news = News::default();
+        assert_eq!(news.of(&listener, before), Some(marks));
+        mark("phase three", Some(&dir)).unwrap();
+        assert_eq!(news.of(&listener, before), None, "too soon");
+        news.last = None;
+        assert_eq!(news.of(&listener, before).unwrap().len(), 2);
+        assert_eq!(news.of(&listener, before), None);
         drop(listener);
         let gone = mark("late", Some(&dir)).unwrap_err().to_string();
         assert!(gone.contains("not being recorded"), "{gone}");

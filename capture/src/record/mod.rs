@@ -52,6 +52,7 @@ use crate::{
     pipeline::{
         Message, Pipeline,
         settle::{Settled, drain, settle},
+        standing::Standing,
     },
     probes::{
         filter::Filter,
@@ -260,7 +261,8 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
         .limits
         .rotate
         .then(|| Keep { max_bytes: config.limits.max_bytes, span_ns: config.limits.span.map(|d| d.as_nanos() as i64) });
-    let pipeline = Pipeline::start(assembler, tables, keep);
+    let standing = Standing::new(manifest.clone(), mounts.clone());
+    let pipeline = Pipeline::start(assembler, tables, keep, Some(standing));
 
     // A recording without marks is better than none.
     let marks = Listener::start(&folder)

@@ -2,7 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ioreel_traces::{Reel, manifest::Span, rows::File};
+use ioreel_traces::{
+    Reel,
+    manifest::{KILLED, Span},
+    rows::File,
+};
 
 use crate::{
     ReplayError,
@@ -70,6 +74,9 @@ pub(super) fn report(
     name_examples(reel, data.iter_mut().flat_map(|d| &mut d.examples).map(|e| (Some(e.file), &mut e.path)).collect())?;
     let facts = Facts { lost, bad_reads, tree, dry };
     let mut verdict = judge(&world.plan, config.clockwork, outcomes, config.limits, facts);
+    if reel.manifest.ended == KILLED {
+        verdict.sentence += " The recording ended early: its recorder was killed.";
+    }
     name_files(reel, &mut verdict)?;
     let last =
         world.plan.tasks.iter().enumerate().filter_map(|(i, _)| outcomes.until(Stamp { task: i as u32, step: FINISH }));

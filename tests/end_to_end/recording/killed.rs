@@ -1,15 +1,22 @@
 //! The recorder is killed (kill -9) at any moment: what it had closed is a valid reel, the recorded program is
 //! unharmed, and nothing of it stays in the kernel.
 
-use std::{fs, os::unix::process::CommandExt, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::HashSet,
+    fs,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use ioreel_traces::{
     Reel,
-    manifest::State,
-    rows::{Name, Op, Tree},
+    manifest::{KILLED, State},
+    rows::{File, Name, Op, Tree},
 };
 
-use crate::harness::{bpf::left_behind, describe, ioreel, record, run, temp_dir, text, wait_for};
+use crate::harness::{bpf::left_behind, describe, ioreel, patience, record, run, succeed, temp_dir, text, wait_for};
 
 /// Instants tried in CI; `make test-kill` tries more.
 const DEFAULT_INSTANTS: u32 = 8;
@@ -91,10 +98,70 @@ fn repaired(reel: &Path) -> bool {
     true
 }
 
+/// A reel in which `validate` finds nothing.
+fn assert_sound(reel: &Path) -> Reel {
+    succeed(&mut ioreel(["validate", text(reel)]));
+    Reel::open(reel).unwrap()
+}
+
 /// Whether any process of the group is left.
 fn alive(group: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { libc::kill(-(group as i32), 0) == 0 }
+}
+
+/// After five seconds of a slow program nothing has filled a segment, and yet all but the last second is there: rows,
+/// names, the time of day, where files lay, and markers.
+pub(crate) fn after_five_seconds() {
+    let out = temp_dir();
+    let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
+    let script =
+        format!("i=0; while :; do echo $i >>{0}; cat {0} >/dev/null; sleep 0.02; i=$((i+1)); done", text(&file));
+    let mut command = record(&reel, &["--no-snapshot"], &["sh", "-c", &script]);
+    let mut recorder = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let group = recorder.id();
+    wait_for("the program to begin", || file.exists().then_some(()));
+    let (begun, since_begun) = (SystemTime::now(), Instant::now());
+    std::thread::sleep(Duration::from_secs(2));
+    succeed(&mut ioreel(["mark", "half", "--reel", text(&reel)]));
+    std::thread::sleep(Duration::from_secs(3));
+    let alive = since_begun.elapsed();
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    // SAFETY: ends what this test started.
+    unsafe { libc::kill(-(group as i32), libc::SIGKILL) };
+    let output = run(&mut ioreel(["validate", "--repair", text(&reel)]));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("was killed"), "{}", describe(&output));
+    let kept = assert_sound(&reel);
+    let ops: Vec<Op> = kept.read().unwrap();
+    let on_file: Vec<&Op> = ops.iter().filter(|o| o.op == "write").collect();
+    let last = on_file.iter().map(|o| Duration::from_nanos((o.start_ns + o.dur_ns) as u64)).max().unwrap();
+    assert!(last + patience(Duration::from_secs(2)) >= alive, "{last:?} of {alive:?}: {said}");
+    let ids: HashSet<i64> = ops.iter().map(|o| o.op_id).collect();
+    assert_eq!(ids.len(), ops.len(), "each operation has an id of its own");
+    let m = &kept.manifest;
+    assert_eq!((m.state, m.ended.as_str()), (State::Truncated, KILLED));
+    let since = begun.duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64 - m.clock.realtime_ns;
+    assert!((0..60_000_000_000).contains(&since), "{since}");
+    assert_eq!(m.marks.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["half"]);
+    let files: Vec<File> = kept.read().unwrap();
+    let row = files.iter().find(|f| f.path.as_deref() == Some(text(&file))).expect("the file's row");
+    assert!(m.mount_of(row.sb_dev).is_some_and(|mount| mount.total_bytes > 0), "{:?}", m.mounts);
+    assert!(m.devices.iter().all(|d| !d.name.is_empty() && d.size_bytes > 0), "{:?}", m.devices);
+    let names: Vec<Name> = kept.read().unwrap();
+    assert!(names.iter().any(|n| &*n.path == text(&file) && n.file == Some(row.file)));
+    for table in ["ops", "files", "tasks"] {
+        let left: Vec<_> = fs::read_dir(reel.join(table)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".parquet")), "{left:?}");
+    }
+    let told = String::from_utf8(succeed(&mut ioreel(["info", text(&reel)])).stdout).unwrap();
+    assert!(told.contains("ENDED EARLY: the recorder was killed") && !told.contains("could not"), "{told}");
+    let target = out.path().join("target");
+    fs::create_dir(&target).unwrap();
+    let output = run(&mut ioreel(["replay", text(&reel), "--pace", "max", "--target", text(&target)]));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("The recording ended early"), "{}", describe(&output));
 }
 
 /// Segments that were closed before are in the repaired reel.

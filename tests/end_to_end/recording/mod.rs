@@ -120,6 +120,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         lossless::stops_by_others_between_ours
         lossless::a_program_s_own_affair
         killed::at_random_instants
+        killed::after_five_seconds
         killed::closed_segments_are_kept
     }
 }

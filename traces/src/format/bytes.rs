@@ -46,6 +46,10 @@ impl Builder for Blobs {
         Arc::new(BinaryArray::from_iter_values(rows.map(|row| self.value(row))))
     }
 
+    fn copy(&self, rows: Range<usize>) -> ArrayRef {
+        Arc::new(BinaryArray::from_iter_values(rows.map(|row| self.value(row))))
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();

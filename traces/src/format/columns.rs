@@ -5,7 +5,7 @@
 //! by address, because rows share them.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, BuildHasherDefault, Hasher},
     ops::Range,
     sync::Arc,
@@ -30,6 +30,8 @@ pub trait Builder {
     fn constant(&self, rows: usize) -> Option<Constant>;
     /// The values at these positions of the order, as an Arrow column.
     fn take(&mut self, places: Range<usize>, order: Order<'_>) -> ArrayRef;
+    /// The values of these rows, as an Arrow column. Changes nothing, unlike [`Builder::take`].
+    fn copy(&self, rows: Range<usize>) -> ArrayRef;
     /// Removes the values and keeps the memory.
     fn clear(&mut self);
     /// The pattern of the values, which determines their encoding.
@@ -104,6 +106,14 @@ impl<T: ArrowPrimitiveType> Integers<T> {
             self.valid.push(true);
         }
         self.values.push(value);
+    }
+
+    fn copied(&self, rows: Range<usize>) -> PrimitiveArray<T> {
+        rows.map(|row| match self.values.is_empty() {
+            true => (row < self.repeated).then_some(self.first),
+            false => self.values.get(row).copied().filter(|_| self.valid.get(row) != Some(&false)),
+        })
+        .collect()
     }
 
     /// Stores each of the repeated values.
@@ -246,6 +256,10 @@ where
         Arc::new(self.collect(places, order))
     }
 
+    fn copy(&self, rows: Range<usize>) -> ArrayRef {
+        Arc::new(self.copied(rows))
+    }
+
     fn clear(&mut self) {
         self.repeated = 0;
         self.values.clear();
@@ -355,6 +369,23 @@ impl Builder for Texts {
         Arc::new(DictionaryArray::new(self.keys.collect(places, order), values))
     }
 
+    fn copy(&self, rows: Range<usize>) -> ArrayRef {
+        // Only the texts of these rows: a segment may have a hundred thousand others.
+        let mut used = HashMap::<i32, i32, FxBuildHasher>::default();
+        let mut words = Vec::new();
+        let keys: PrimitiveArray<Int32Type> = (self.keys.copied(rows).iter())
+            .map(|key| {
+                key.map(|key| {
+                    *used.entry(key).or_insert_with(|| {
+                        words.push(&*self.entries[key as usize]);
+                        words.len() as i32 - 1
+                    })
+                })
+            })
+            .collect();
+        Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(words))))
+    }
+
     fn shape(&self, _order: Order<'_>) -> Shape {
         /// Below this number, the estimate is not needed.
         const FEW: usize = 256;
@@ -430,6 +461,10 @@ mod tests {
                     .collect();
                 assert_eq!(taken, expected);
             }
+            for rows in [0..3, 1..3, 0..1] {
+                let copied: Vec<_> = integers(values).copy(rows.clone()).as_primitive::<Int64Type>().iter().collect();
+                assert_eq!(copied, values[rows]);
+            }
             b.clear();
             b.put(0, 9);
             assert_eq!(b.take(0..1, None).as_primitive::<Int64Type>().value(0), 9);
@@ -465,6 +500,10 @@ mod tests {
         let (a, b) = (Text::from("a"), Text::from("b"));
         let mut t = Texts::default();
         [(0, &a), (1, &b), (3, &a)].into_iter().for_each(|(row, x)| t.put(row, x));
+        let copied = t.copy(2..4);
+        let copied = copied.as_dictionary::<Int32Type>();
+        let words: Vec<_> = copied.downcast_dict::<StringArray>().map(|d| d.into_iter().collect()).unwrap_or_default();
+        assert_eq!((copied.values().len(), words), (1, vec![None, Some("a")]));
         let taken = t.take(0..4, Some(&[3, 2, 1, 0]));
         let taken = taken.as_dictionary::<Int32Type>();
         assert_eq!(taken.values().len(), 2);

@@ -16,6 +16,9 @@ pub const FILE_NAME: &str = "manifest.json";
 /// tables. `docs/schema-changes.md` has the history.
 pub const FORMAT: (u32, u32) = (1, 1);
 
+/// The word of [`Manifest::ended`] for a recording whose recorder died.
+pub const KILLED: &str = "killed";
+
 /// Facts about the reel as a whole. Unknown members are ignored; missing ones have their default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
@@ -35,7 +38,7 @@ pub struct Manifest {
     /// The recorded command and its exit status; absent for `--pid`.
     pub command: Option<Command>,
     /// Why the recording ended: `exit` (of the last recorded thread), `signal`, `duration`, `max_size`, `min_free`,
-    /// `trigger`, `failed`. Empty if unknown.
+    /// `trigger`, `failed`, `killed` (by a repair: the recorder died). Empty if unknown.
     pub ended: String,
     /// Durations.
     pub span: Span,

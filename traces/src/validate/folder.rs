@@ -7,6 +7,7 @@ use crate::{
     Reel, ReelError, Result,
     format::{manifest, tables},
     private::{Entry, Folder},
+    writer::parts,
 };
 
 /// Whether a writer is running. A writer keeps the folder locked while it lives.
@@ -59,7 +60,11 @@ pub(super) fn check(reel: &Reel, folder: &Folder, found: &mut Findings) -> Resul
 }
 
 fn stray(path: &str, found: &mut Findings) {
-    if path.ends_with(".tmp") {
+    if path.ends_with(parts::ENDING) {
+        found.add(Check::Folder, path, "", None, || {
+            "rows of an open segment of a writer that died; `ioreel validate --repair` adds them".into()
+        });
+    } else if path.ends_with(".tmp") {
         found.add(Check::Folder, path, "", None, || {
             "incomplete file of a writer that died; `ioreel validate --repair` removes it".into()
         });

@@ -1,6 +1,7 @@
 //! Checks a reel against the rules of the format, and repairs one whose writer died.
 //!
-//! In: a reel's folder. Out: findings; after a repair, a complete reel. May use: `format`, `private`, `reader`.
+//! In: a reel's folder. Out: findings; after a repair, a complete reel. May use: `format`, `private`, `reader`, and `writer` to write the rows of
+//! open segments.
 //! Memory: one batch of rows and one bit per id. `docs/trace-format.md` lists what is checked.
 
 mod checks;

@@ -3,9 +3,10 @@
 //!
 //! In: rows and a manifest. Out: a reel. May use: `format`, `private`, `anonymize`, `reader`.
 //!
-//! * `table` and `chunks` write the segments of one table; `reserve` keeps disk space for the small tables;
+//! * `table` and `chunks` write the segments of one table; `parts` writes the rows of open segments for a repair;
+//!   `reserve` keeps disk space for the small tables;
 //! * [`causes`] fills in which operation caused a bio; [`rotate`] drops the oldest segments;
-//! * `copy` makes a reel of the closed segments, [`anonymized`] one with all names replaced.
+//! * `close` ends a reel; `copy` makes a reel of the closed segments, [`anonymized`] one with all names replaced.
 
 use std::{
     any::Any,
@@ -25,13 +26,13 @@ mod reserve;
 pub mod rotate;
 mod table;
 
-use self::reserve::Reserve;
 pub use self::table::{TableWriter, Tap};
+use self::{parts::Schedule, reserve::Reserve, table::Synced};
 use crate::{
     Manifest, ReelError, Result,
     anonymize::Anonymizer,
     format::{
-        manifest::{ROW_CLASSES, Segment, State},
+        manifest::{Segment, State},
         rows,
         table::Row,
     },
@@ -123,6 +124,9 @@ pub struct ReelWriter {
     names: Option<Names>,
     causes: Causes,
     reserve: Reserve,
+    schedule: Schedule,
+    /// Leaves the I/O of the file of living tasks out of the recording.
+    living_left_out: Option<LeftOut>,
     /// The reel's folder, locked while this writer lives, so that nobody repairs it.
     _lock: Option<File>,
     /// Operations.
@@ -230,7 +234,9 @@ macro_rules! each_table {
     }};
 }
 
+mod close;
 mod copy;
+pub(crate) mod parts;
 
 /// Whether the folder that `path` lies in exists.
 fn has_parent(path: &Path) -> bool {
@@ -313,6 +319,8 @@ impl ReelWriter {
             names: None,
             causes: Causes::default(),
             reserve: Reserve::default(),
+            schedule: Schedule::new(),
+            living_left_out: None,
             _lock: lock,
             ops: TableWriter::new(folder, options),
             block: TableWriter::new(folder, options),
@@ -429,8 +437,9 @@ impl ReelWriter {
     /// refer to close theirs too: after a crash, operations on files without names are of little use.
     ///
     /// `living` returns the rows of tasks that have not ended. They are stored beside the closed ones, so that a repair
-    /// can add them if this writer dies, and are replaced each time.
-    pub fn flush_if_old(&mut self, living: impl FnOnce() -> Vec<rows::Task>) -> Result<()> {
+    /// can add them if this writer dies, and are replaced each time. For a repair, the rows of open segments are written
+    /// too, every few seconds, see [`parts`].
+    pub fn flush_if_old(&mut self, living: impl Fn() -> Vec<rows::Task>) -> Result<()> {
         if self.bio.is_old() {
             self.find_causes()?;
         }
@@ -441,8 +450,12 @@ impl ReelWriter {
             self.closed = closed;
             self.reserve.grow(closed);
             // Before the ended tasks: a crash in between must not leave a task in both places.
-            self.tasks.write_apart(LIVING, living())?;
+            self.living_left_out = self.tasks.write_apart(LIVING, living(), Synced::AtOnce)?;
             self.flush_referred()?;
+        }
+        if let Some(interval) = self.schedule.due() {
+            // Best effort: a full disk fails the segment itself.
+            let _ = self.write_parts(interval, living);
         }
         Ok(())
     }
@@ -509,49 +522,5 @@ impl ReelWriter {
             }
         });
         out
-    }
-
-    /// Closes every segment and writes the final manifest, with `segments`, `cost.reel_bytes` and `state` filled in. If
-    /// a segment cannot be written (disk full), now or earlier, the state is `truncated`, and the segments written
-    /// before form a valid reel. In that state, the ledger's `written` is what is on disk, and the rest of `seen` is
-    /// lost.
-    ///
-    /// # Errors
-    /// If a segment or the manifest cannot be written.
-    pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
-        // Before these tasks are written to their table, see `flush_if_old`.
-        let removed = self.tasks.remove_apart(LIVING);
-        let flushed = self.flush().and(removed);
-        manifest.segments = self.segments();
-        let lost = self.lost();
-        if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {
-            self.settle_ledger(&mut manifest);
-        }
-        // The ledger already contains the other ones.
-        let untold = lost.iter().filter(|(table, _)| !ROW_CLASSES.contains(&table.as_str()));
-        manifest.warnings.extend(untold.map(|(table, rows)| format!("{rows} rows of {table} could not be written")));
-        self.reserve.release();
-        manifest.cost.reel_bytes = manifest.segments.values().flatten().map(|s| s.bytes).sum();
-        if manifest.state == State::Recording {
-            manifest.state = if lost.is_empty() && flushed.is_ok() { State::Complete } else { State::Truncated };
-        }
-        self.write_manifest(&manifest)?;
-        flushed.map(|()| self.with_kept(&manifest))
-    }
-
-    /// Corrects the ledger of a reel that ends early to what is on disk, because its maker stopped counting at the
-    /// failure.
-    fn settle_ledger(&mut self, manifest: &mut Manifest) {
-        each_table!(self, t => {
-            if ROW_CLASSES.contains(&t.name())
-                && let Some(ledger) = manifest.ledger.get_mut(t.name())
-            {
-                ledger.written = t.events_written;
-            }
-        });
-        for ledger in manifest.ledger.values_mut() {
-            ledger.seen = ledger.seen.max(ledger.written + ledger.filtered);
-            ledger.lost = ledger.seen - ledger.written - ledger.filtered;
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use rustix::fs::{Advice, fadvise};
 
-use super::{Names, OnCreate, WriterOptions, chunks::Chunks, locked};
+use super::{LeftOut, Names, OnCreate, WriterOptions, chunks::Chunks, locked, parts::Parts};
 use crate::{
     ReelError, Result,
     format::{
@@ -21,6 +21,15 @@ use crate::{
 /// Estimated size of a row on disk before one is written.
 const ROW_BYTES_GUESS: i64 = 12;
 
+/// When a file reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Synced {
+    /// Before it gets its name, so that it survives a crash of the machine.
+    AtOnce,
+    /// When the kernel writes it back. It survives the death of this process.
+    Later,
+}
+
 /// Writes one table.
 #[derive(Debug)]
 pub struct TableWriter<R: Row> {
@@ -34,7 +43,7 @@ pub struct TableWriter<R: Row> {
     to_ns: i64,
     /// Number of waiting rows that events led to.
     events: i64,
-    oldest: Option<Instant>,
+    pub(super) oldest: Option<Instant>,
     pub(super) next_id: i64,
     pub(super) next_segment: u32,
     pub(crate) segments: Vec<Segment>,
@@ -52,6 +61,8 @@ pub struct TableWriter<R: Row> {
     under: Vec<(u32, u32)>,
     tap: Option<Tap<R>>,
     chunks: Chunks,
+    /// The open segment's rows on disk.
+    pub(super) parts: Parts,
     /// Whether rows are discarded.
     pub(super) discard: bool,
 }
@@ -89,6 +100,7 @@ impl<R: Row> TableWriter<R> {
             under: Vec::new(),
             tap: None,
             chunks: Chunks::default(),
+            parts: Parts::default(),
             discard: false,
         }
     }
@@ -228,7 +240,7 @@ impl<R: Row> TableWriter<R> {
             return Ok(());
         }
         let mut apart = self.apart(rows);
-        let bytes = apart.put_segment(&file, None)?;
+        let (bytes, _) = apart.put_segment(&file, None, Synced::AtOnce)?;
         self.segments[index] = span_of(file, bytes, rows);
         Ok(())
     }
@@ -245,7 +257,7 @@ impl<R: Row> TableWriter<R> {
 
     /// Writes rows, which are sorted and have their ids, into `folder` as what will be the segment `file`.
     pub(crate) fn write_rows(&self, folder: &Folder, file: &str, rows: &[R]) -> Result<Segment> {
-        let bytes = self.apart(rows).write_segment(folder, name_of(file), None)?;
+        let (bytes, _) = self.apart(rows).write_segment(folder, name_of(file), None, Synced::AtOnce)?;
         Ok(span_of(file.into(), bytes, rows))
     }
 
@@ -292,6 +304,7 @@ impl<R: Row> TableWriter<R> {
             Ok(()) => self.events_written += self.events,
             Err(_) => self.lost += self.events,
         }
+        self.remove_parts();
         R::builders(&mut self.columns).into_iter().for_each(Builder::clear);
         self.asked.clear();
         self.under.clear();
@@ -327,16 +340,20 @@ impl<R: Row> TableWriter<R> {
         let ids = self.asked.drain(..).filter_map(|(row, key)| Some((key, R::id_of(columns, row)?)));
         self.named.extend(ids);
         let name = format!("{}/{:06}.parquet", R::TABLE, self.next_segment);
-        let bytes = self.put_segment(&name, order)?;
+        let (bytes, _) = match self.put_segment(&name, order, Synced::AtOnce) {
+            // On a full disk, its parts may take the space that it needs.
+            Err(_) if self.remove_parts() => self.put_segment(&name, order, Synced::AtOnce)?,
+            done => done?,
+        };
         self.next_segment += 1;
         self.segments.push(Segment { file: name, rows: self.times.len() as i64, bytes, from_ns, to_ns: self.to_ns });
         Ok(())
     }
 
     /// Writes separate rows as the segment `name`, replacing an earlier one. Neither counted nor listed.
-    pub(super) fn write_apart(&mut self, name: &str, mut rows: Vec<R>) -> Result<()> {
+    pub(super) fn write_apart(&mut self, name: &str, mut rows: Vec<R>, sync: Synced) -> Result<Option<LeftOut>> {
         if rows.is_empty() {
-            return self.remove_apart(name);
+            return self.remove_apart(name).map(|()| None);
         }
         rows.sort_by_key(Row::time_ns);
         let mut apart = Self { on_create: self.on_create.clone(), ..Self::new(self.reel.as_ref(), self.options) };
@@ -347,7 +364,7 @@ impl<R: Row> TableWriter<R> {
             row.append(&mut apart.columns, apart.times.len());
             apart.times.push(row.time_ns());
         }
-        apart.put_segment(&format!("{}/{name}", R::TABLE), None).map(drop)
+        apart.put_segment(&format!("{}/{name}", R::TABLE), None, sync).map(|(_, left_out)| left_out)
     }
 
     pub(super) fn remove_apart(&self, name: &str) -> Result<()> {
@@ -361,25 +378,36 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Writes the waiting rows as the file `name`, completely or not at all. Returns its size.
-    pub(super) fn put_segment(&mut self, name: &str, order: Order<'_>) -> Result<i64> {
+    /// Writes the waiting rows as the file `name`, completely or not at all. Returns its size, see
+    /// [`Self::write_segment`].
+    fn put_segment(&mut self, name: &str, order: Order<'_>, sync: Synced) -> Result<(i64, Option<LeftOut>)> {
         let reel = &self.reel()?.clone();
         let dir = reel.path().join(R::TABLE);
         // In the reel's open folder: if somebody has removed that, this fails, and a folder put in its place gets nothing.
         let folder = reel.folder_or_create(R::TABLE).map_err(ReelError::io(&dir, "creating the table's folder"))?;
         let name = name_of(name);
         let tmp = format!("{name}.tmp");
-        let bytes = self.write_segment(&folder, &tmp, order).inspect_err(|_| {
+        let written = self.write_segment(&folder, &tmp, order, sync).inspect_err(|_| {
             // Best effort: on a full disk, this frees space for the manifest. The folder goes if it is empty.
             let _ = folder.remove_file(&tmp).and_then(|()| reel.remove_folder(R::TABLE));
         })?;
         folder.rename(&tmp, name).map_err(ReelError::io(&dir.join(name), "putting the segment in place"))?;
         // The name must survive a crash of the machine too.
-        folder.sync().map_err(ReelError::io(&dir, "syncing the table's folder"))?;
-        Ok(bytes)
+        if sync == Synced::AtOnce {
+            folder.sync().map_err(ReelError::io(&dir, "syncing the table's folder"))?;
+        }
+        Ok(written)
     }
 
-    fn write_segment(&mut self, folder: &Folder, name: &str, order: Order<'_>) -> Result<i64> {
+    /// Writes the waiting rows as the file `name`. Returns its size and, if it is not synced, what must live as long as
+    /// the file may be written back.
+    fn write_segment(
+        &mut self,
+        folder: &Folder,
+        name: &str,
+        order: Order<'_>,
+        sync: Synced,
+    ) -> Result<(i64, Option<LeftOut>)> {
         let tmp = &folder.path().join(name);
         let bad = |why: String| ReelError::Write { path: tmp.into(), why };
         let file = folder.replace_file(name).map_err(ReelError::io(tmp, "creating the segment"))?;
@@ -387,11 +415,14 @@ impl<R: Row> TableWriter<R> {
         let properties = properties::<R>(&mut self.columns, order)?;
         let rows = self.times.len();
         let file = self.chunks.write::<R, _>(file, properties, &mut self.columns, rows, order).map_err(bad)?;
+        let bytes = file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64;
+        if sync == Synced::Later {
+            return Ok((bytes, left_out));
+        }
         file.sync_all().map_err(ReelError::io(tmp, "syncing the segment"))?;
         // Nobody will read it soon, so its pages leave the cache for the recorded programs. Best effort.
         let _ = fadvise(&file, 0, None, Advice::DontNeed);
-        drop(left_out);
-        Ok(file.metadata().map_err(ReelError::io(tmp, "measuring the segment"))?.len() as i64)
+        Ok((bytes, None))
     }
 }
 

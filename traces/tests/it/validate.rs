@@ -1,15 +1,15 @@
 //! The validator finds each planted fault, and nothing else.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path, time::Duration};
 
 use ioreel_traces::{
-    Reel,
-    manifest::{Loss, State},
-    rows::{Block, Op},
+    Reel, ReelWriter,
+    manifest::{KILLED, Loss, State},
+    rows::{Block, File, Op, Task},
     validate::{Check, Report, validate},
 };
 
-use crate::common::{Draft, bio, edit_manifest, file, good, op, place, request, task};
+use crate::common::{Draft, bio, edit_manifest, file, good, manifest, op, place, request, small_segments, task};
 
 /// The report on a draft.
 fn check(draft: Draft) -> Report {
@@ -257,10 +257,68 @@ fn what_a_dead_writer_left_becomes_a_valid_reel() {
     assert_eq!(reel.count::<Op>(), 200);
     assert_eq!(reel.read::<Op>().unwrap().len(), 200);
     assert_eq!(reel.manifest.span.elapsed_ns, 199 * 10 + 7);
-    assert!(reel.manifest.warnings[0].starts_with("repaired: the recording was not completed"));
+    assert!(
+        reel.manifest.warnings[0].starts_with(
+            "repaired: the writer of this reel was killed: the operations that ended in the first 0.000 s"
+        )
+    );
     // Nothing is left to repair.
     let again = validate(&path, true).unwrap();
     assert!(again.valid && again.repaired.is_empty());
+}
+
+/// A writer died whose segments were open: their rows are in parts, the last of which is not whole.
+#[test]
+fn parts_of_open_segments_become_segments() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    let living = || vec![task(1, None)];
+    let wait = || std::thread::sleep(Duration::from_millis(600));
+    for i in (0..130).rev() {
+        w.ops.push(op(i)).unwrap();
+    }
+    w.files.push(file(0)).unwrap();
+    wait();
+    w.flush_if_old(living).unwrap();
+    for i in 130..150 {
+        w.ops.push(op(i)).unwrap();
+    }
+    w.flush_if_old(living).unwrap();
+    assert_eq!(w.ops.written(), 100, "too soon for the next part");
+    wait();
+    w.flush_if_old(living).unwrap();
+    let parts = || fs::read_dir(path.join("ops")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = parts().collect();
+    names.sort();
+    assert_eq!(names, ["000000.parquet", "000001-000.part", "000001-001.part"]);
+    drop(w);
+    fs::write(path.join("ops/000001-002.part"), "PAR1 and then it was killed").unwrap();
+    // As if it had died while it removed the parts of a closed segment.
+    fs::copy(path.join("ops/000001-000.part"), path.join("ops/000000-000.part")).unwrap();
+    assert!(!validate(&path, false).unwrap().valid);
+
+    let report = validate(&path, true).unwrap();
+    assert!(report.valid, "{:#?}", report.problems);
+    let reel = Reel::open(&path).unwrap();
+    let ops: Vec<Op> = reel.read().unwrap();
+    assert_eq!(ops.iter().map(|o| o.start_ns).collect::<HashSet<_>>(), (0..150).collect());
+    assert_eq!(ops.iter().map(|o| o.op_id).collect::<HashSet<_>>(), (0..150).collect());
+    assert_eq!((reel.count::<File>(), reel.count::<Task>()), (1, 1));
+    assert!(parts().all(|name| name.ends_with(".parquet")));
+    assert_eq!(reel.manifest.ended, KILLED);
+}
+
+#[test]
+fn parts_go_with_their_segment() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    w.ops.push(op(0)).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    w.flush_if_old(Vec::new).unwrap();
+    assert!(path.join("ops/000000-000.part").exists());
+    w.close(manifest()).unwrap();
+    let left: Vec<_> = fs::read_dir(path.join("ops")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["000000.parquet"]);
 }
 
 #[test]

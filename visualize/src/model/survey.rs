@@ -16,7 +16,7 @@ use ioreel_analyze::{
 };
 use ioreel_traces::{
     Reel,
-    manifest::{State, dev_name},
+    manifest::{KILLED, State, dev_name},
     rows::{Block, Op},
     suggest,
     table::Row,
@@ -228,6 +228,7 @@ fn cut_short(reel: &Reel) -> String {
         "min_free" => "by --min-free",
         "signal" => "by a signal",
         "failed" => "by a failure",
+        KILLED => "by the death of the recorder",
         _ if reel.manifest.state == State::Truncated => "by its writer",
         _ => return String::new(),
     };
