@@ -127,6 +127,8 @@ pub struct Program {
     spawned: Vec<u32>,
     /// It reads from or writes to pipes or sockets.
     passes: bool,
+    /// It submits requests to io_uring or AIO contexts.
+    submits: bool,
 }
 
 /// What a piece starts with.
@@ -149,6 +151,7 @@ impl Program {
         match act {
             Act::Submit { .. } => {
                 head.turn_ns.get_or_insert(turn_ns);
+                self.submits = true;
             }
             Act::Call { .. } => {
                 if issues {
@@ -188,6 +191,11 @@ impl Program {
     /// Threads that it starts.
     pub fn spawned(&self) -> &[u32] {
         &self.spawned
+    }
+
+    /// Whether it submits requests to io_uring or AIO contexts.
+    pub fn submits(&self) -> bool {
+        self.submits
     }
 
     /// Whether it has no steps.
