@@ -172,7 +172,8 @@ fn long_texts_of_a_dictionary_are_decoded_a_few_rows_at_a_time() {
     let properties = compressed().set_dictionary_page_size_limit(64 << 20).build();
     let reel = Reel::open(with_long_texts(dir.path(), properties)).unwrap();
     let rows: Vec<usize> = reel.batches::<Task>(&["comm"]).map(|batch| batch.unwrap().num_rows()).collect();
-    assert_eq!(rows, [64, 26], "256 MiB at a time");
+    // Other segments follow.
+    assert_eq!(rows[..3], [64, 26, 100], "256 MiB at a time");
 }
 
 #[test]
