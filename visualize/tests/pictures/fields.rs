@@ -213,16 +213,20 @@ fn percentiles(name: &str, reel: &Reel, events: &[(i64, i64)]) {
     };
     let cells = (500 - 78 - 28) / 3;
     let mut checked = 0;
-    for (share, width, dash) in
-        [(0.5, "1.8", ""), (0.95, "0.8", ""), (0.99, "1", "5 3"), (0.999, "0.9", "2 2"), (1.0, "0.9", "1 2")]
-    {
+    for (share, ink, width, dash) in [
+        (0.5, Ink::Text, "1.8", ""),
+        (0.95, Ink::Text, "1", "5 2"),
+        (0.99, Ink::Flush, "1.4", "6 3"),
+        (0.999, Ink::Flush, "1.2", "2 2"),
+        (1.0, Ink::Grey, "1.2", "1 2"),
+    ] {
         let ours = |l: &&str| {
             let dashed =
                 if dash.is_empty() { !l.contains("dasharray") } else { l.contains(&format!("dasharray=\"{dash}\"")) };
             l.starts_with("<path") && l.contains(&format!(" stroke-width=\"{width}\"")) && dashed
         };
         let curve: String = svg.lines().filter(ours).map(|l| format!("{l}\n")).collect();
-        let drawn = steps(&curve, LIGHT.color(Ink::Text), frame, (high - low) as f64);
+        let drawn = steps(&curve, LIGHT.color(ink), frame, (high - low) as f64);
         assert!(!drawn.is_empty(), "{name}: p{share}");
         for (from, to) in bins(T, cells * 3, 4) {
             let mut inside: Vec<i64> =
