@@ -3,11 +3,19 @@
 //! A few bytes of Parquet can claim any number of rows, row groups and bytes. The limits are far above what the writer makes:
 //! segments of 256 Ki rows in row groups of 128 Ki, with several bytes per row.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
-use parquet::{arrow::ProjectionMask, file::metadata::ParquetMetaData};
+use parquet::{
+    arrow::ProjectionMask,
+    basic::Type,
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData},
+    schema::types::SchemaDescriptor,
+};
 
-use super::pages;
+use super::{
+    BATCH_ROWS, pages,
+    values::{self, Decoded},
+};
 use crate::format::manifest::Segment;
 
 /// Rows that a table of events may have, whatever the size of its files.
@@ -27,6 +35,12 @@ const MOST_FOOTER_BYTES: u64 = 16 << 20;
 /// Decompressed bytes that a row group may have, whatever its size, and further ones per compressed byte.
 const FREE_GROUP_BYTES: i64 = 256 << 20;
 const MOST_RATIO: i64 = 64;
+/// Decoded size of a column's values that are read at a time, bytes. Fewer rows are read at a time where values are long.
+const BATCH_BYTES: u64 = 256 << 20;
+/// Bytes of dictionaries that batches of a segment may use altogether, whatever its size, and further ones per byte: each
+/// batch copies the entries that it uses.
+const FREE_COPIED_BYTES: u64 = 4 << 30;
+const COPIED_PER_BYTE: u64 = 1024;
 
 /// Compares the number of rows of a table with the size of its segments.
 #[derive(Clone, Copy, Debug)]
@@ -114,14 +128,28 @@ fn most_unpacked(packed: i64) -> i64 {
     FREE_GROUP_BYTES.saturating_add(packed.saturating_mul(MOST_RATIO))
 }
 
-/// Refuses a segment of `bytes` whose pages decompress to more than their size explains. Its footer may claim less than the
-/// headers of the pages.
+/// The columns to read: those named (all when empty) with one number or text per row. No table of a reel has others, and
+/// the number of values in them does not follow from the number of rows.
+pub(crate) fn columns_to_read(schema: &SchemaDescriptor, named: &[String]) -> ProjectionMask {
+    let is_wanted = |leaf: usize| {
+        let column = schema.column(leaf);
+        let name = column.path().parts().first();
+        let is_flat = column.path().parts().len() == 1 && column.max_rep_level() == 0;
+        let has_length = matches!(column.physical_type(), Type::FIXED_LEN_BYTE_ARRAY | Type::INT96);
+        is_flat && !has_length && (named.is_empty() || name.is_some_and(|name| named.contains(name)))
+    };
+    ProjectionMask::leaves(schema, (0..schema.num_columns()).filter(|leaf| is_wanted(*leaf)))
+}
+
+/// Refuses a segment of `bytes` whose pages become more than their size explains, when decompressed or when decoded. Its
+/// footer may claim less than the headers of the pages. Returns how many rows may be decoded at a time.
 pub(crate) fn check_pages(
-    file: &File,
+    file: &Arc<File>,
     metadata: &ParquetMetaData,
     mask: &ProjectionMask,
     bytes: u64,
-) -> Result<(), String> {
+) -> Result<usize, String> {
+    let (mut longest, mut dictionaries) = (1u64, Vec::new());
     for group in metadata.row_groups() {
         let (mut packed, mut unpacked) = (0u64, 0u64);
         for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
@@ -133,16 +161,47 @@ pub(crate) fn check_pages(
                 return Err(format!("a column of {len} bytes at {start} ends beyond the file"));
             }
             packed = packed.saturating_add(len);
-            unpacked = unpacked.saturating_add(pages::unpacked(file, start, len)?);
-            let most = most_unpacked(i64::try_from(packed).unwrap_or(i64::MAX)).unsigned_abs();
-            if unpacked > most {
-                return Err(format!(
-                    "pages of {packed} bytes would become {unpacked} when decompressed; at most {most} are read"
-                ));
+            let pages = pages::walk(file, start, len)?;
+            if pages.values > group.num_rows().unsigned_abs() {
+                return Err(format!("{} values in a row group of {} rows", pages.values, group.num_rows()));
             }
+            unpacked = unpacked.saturating_add(pages.unpacked);
+            check_unpacked(packed, unpacked)?;
+            let decoded = decoded(file, column, &pages, group.num_rows())?;
+            unpacked = unpacked.saturating_add(decoded.bytes);
+            check_unpacked(packed, unpacked)?;
+            longest = longest.max(decoded.longest);
+            dictionaries.push((pages.dictionary_bytes, group.num_rows().unsigned_abs()));
         }
     }
+    let batch_rows = (BATCH_BYTES / longest).clamp(1, BATCH_ROWS as u64);
+    let copied = dictionaries
+        .iter()
+        .fold(0u64, |sum, (bytes, rows)| sum.saturating_add(bytes.saturating_mul(rows.div_ceil(batch_rows))));
+    let most = FREE_COPIED_BYTES.saturating_add(bytes.saturating_mul(COPIED_PER_BYTE));
+    if copied > most {
+        return Err(format!("its {bytes} bytes would take {copied} bytes of dictionaries; at most {most} are read"));
+    }
+    Ok(batch_rows as usize)
+}
+
+fn check_unpacked(packed: u64, unpacked: u64) -> Result<(), String> {
+    let most = most_unpacked(i64::try_from(packed).unwrap_or(i64::MAX)).unsigned_abs();
+    if unpacked > most {
+        return Err(format!(
+            "pages of {packed} bytes would become {unpacked} when decompressed and decoded; at most {most} are read"
+        ));
+    }
     Ok(())
+}
+
+/// What the values of a column of a row group take, beyond the size of its pages.
+fn decoded(file: &Arc<File>, column: &ColumnChunkMetaData, pages: &pages::Pages, rows: i64) -> Result<Decoded, String> {
+    let is_long = pages.dictionary_bytes > BATCH_BYTES / BATCH_ROWS as u64;
+    if column.column_type() != Type::BYTE_ARRAY || !pages.is_counted && !is_long {
+        return Ok(Decoded::default());
+    }
+    values::decoded(file, column, rows, pages.is_counted)
 }
 
 /// Refuses a segment of `bytes` whose footer claims more than that size explains.
@@ -158,9 +217,7 @@ pub(crate) fn check_footer(metadata: &ParquetMetaData, bytes: u64) -> Result<(),
     let (mut in_groups, mut in_file): (i64, i64) = (0, 0);
     for group in metadata.row_groups() {
         in_groups = in_groups.saturating_add(group.num_rows());
-        let sum = |of: fn(&parquet::file::metadata::ColumnChunkMetaData) -> i64| {
-            group.columns().iter().map(of).fold(0, i64::saturating_add)
-        };
+        let sum = |of: fn(&ColumnChunkMetaData) -> i64| group.columns().iter().map(of).fold(0, i64::saturating_add);
         let (packed, unpacked) = (sum(|c| c.compressed_size()).clamp(0, bytes), sum(|c| c.uncompressed_size()));
         in_file = in_file.saturating_add(packed);
         let most = most_unpacked(packed);

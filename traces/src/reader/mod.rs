@@ -11,6 +11,7 @@ pub mod kept;
 pub(crate) mod limits;
 pub(crate) mod ordered;
 mod pages;
+mod values;
 
 use std::{
     marker::PhantomData,
@@ -22,11 +23,8 @@ use std::{
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Fields, Schema};
 use parquet::{
-    arrow::{
-        ProjectionMask,
-        arrow_reader::{
-            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-        },
+    arrow::arrow_reader::{
+        ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     },
     errors::ParquetError,
 };
@@ -220,13 +218,10 @@ pub(crate) fn open_segment(
     if let Some(listed) = listed {
         limits::check_listed(listed, bytes, builder.metadata()).map_err(bad)?;
     }
-    let mask = if columns.is_empty() {
-        ProjectionMask::all()
-    } else {
-        ProjectionMask::columns(builder.parquet_schema(), columns.iter().map(String::as_str))
-    };
-    limits::check_pages(&file, builder.metadata(), &mask, bytes).map_err(bad)?;
-    decode(|| builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()).map_err(bad)
+    let mask = limits::columns_to_read(builder.parquet_schema(), columns);
+    let file = Arc::new(file);
+    let batch_rows = decode(|| limits::check_pages(&file, builder.metadata(), &mask, bytes)).map_err(bad)?;
+    decode(|| builder.with_projection(mask).with_batch_size(batch_rows).build()).map_err(bad)
 }
 
 /// Sets text columns to dictionary types. The files do not declare this, because other readers could not read them

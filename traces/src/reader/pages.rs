@@ -1,7 +1,7 @@
 //! Reads the headers of a segment's pages. They state the decompressed size of each page; the footer may claim less.
 //!
 //! A header is a struct in Thrift's compact protocol. Its first three members are the kind of the page, its decompressed size,
-//! and its size in the file.
+//! and its size in the file. A further struct says how many values the page has, and how they are encoded.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -10,22 +10,48 @@ const HEADER_BYTES: [usize; 2] = [512, 1 << 20];
 /// Maximum depth of nested structs.
 const MOST_DEPTH: u32 = 8;
 
-/// The sizes in the header of a page.
+/// What the header of a page says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Page {
     /// Size of the header itself.
     header: u64,
     unpacked: u64,
     packed: u64,
+    /// Number of values of a data page.
+    values: u64,
+    is_dictionary: bool,
+    encoding: i64,
 }
 
-/// The decompressed size of the pages in the `len` bytes of the file from `start` on.
-pub(super) fn unpacked(file: &File, start: u64, len: u64) -> Result<u64, String> {
+/// Encodings of text in which the number of values does not follow from the size of a page (`DELTA_LENGTH_BYTE_ARRAY`,
+/// `DELTA_BYTE_ARRAY`).
+const COUNTED: [i64; 2] = [6, 7];
+
+/// What the headers of a column's pages say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pages {
+    /// Decompressed size, headers included.
+    pub(super) unpacked: u64,
+    /// Number of values.
+    pub(super) values: u64,
+    /// Decompressed size of dictionaries.
+    pub(super) dictionary_bytes: u64,
+    /// Some pages have text in an encoding in which a few bytes can stand for many values.
+    pub(super) is_counted: bool,
+}
+
+/// The pages in the `len` bytes of the file from `start` on.
+pub(super) fn walk(file: &File, start: u64, len: u64) -> Result<Pages, String> {
     let end = start.saturating_add(len);
-    let (mut at, mut sum) = (start, 0u64);
+    let (mut at, mut sum) = (start, Pages::default());
     while at < end {
         let page = page_at(file, at, end)?;
-        sum = sum.saturating_add(page.header).saturating_add(page.unpacked);
+        sum.unpacked = sum.unpacked.saturating_add(page.header).saturating_add(page.unpacked);
+        sum.values = sum.values.saturating_add(page.values);
+        if page.is_dictionary {
+            sum.dictionary_bytes = sum.dictionary_bytes.saturating_add(page.unpacked);
+        }
+        sum.is_counted |= COUNTED.contains(&page.encoding);
         at = at.saturating_add(page.header).saturating_add(page.packed);
     }
     Ok(sum)
@@ -55,6 +81,13 @@ fn header(bytes: &[u8]) -> Option<Page> {
                 let size = u64::try_from(rest.integer()?).ok()?;
                 *(if id == 2 { &mut page.unpacked } else { &mut page.packed }) = size;
                 sizes += 1;
+            }
+            // Headers of data pages, of dictionaries, and of data pages of version 2.
+            (5 | 7 | 8, 12) => {
+                let (values, encoding) = rest.values(if id == 8 { 4 } else { 2 })?;
+                page.encoding = encoding;
+                page.is_dictionary = id == 7;
+                page.values = if id == 7 { 0 } else { values };
             }
             _ => rest.skip(kind, MOST_DEPTH)?,
         }
@@ -107,6 +140,20 @@ impl Compact<'_> {
         })
     }
 
+    /// The first member of a struct, the number of values, and that with this id, their encoding.
+    fn values(&mut self, encoding_id: i64) -> Option<(u64, i64)> {
+        let (mut values, mut encoding, mut field) = (None, None, 0);
+        while let Some((id, kind)) = self.field(field)? {
+            match (id, kind) {
+                (1, 5) => values = Some(u64::try_from(self.integer()?).ok()?),
+                (_, 5) if id == encoding_id => encoding = Some(self.integer()?),
+                _ => self.skip(kind, MOST_DEPTH)?,
+            }
+            field = id;
+        }
+        Some((values?, encoding?))
+    }
+
     fn pass(&mut self, bytes: u64) -> Option<()> {
         let at = self.at.checked_add(usize::try_from(bytes).ok()?)?;
         (at <= self.bytes.len()).then(|| self.at = at)
@@ -148,7 +195,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_whatever_follows_them() {
-        let page = Page { header: DATA.len() as u64, unpacked: 300, packed: 20 };
+        let page = Page { header: DATA.len() as u64, unpacked: 300, packed: 20, values: 7, ..Page::default() };
         assert_eq!(header(DATA), Some(page));
         assert_eq!(header(&[DATA, &[1, 2, 3]].concat()), Some(page));
     }

@@ -12,7 +12,7 @@ use ioreel_traces::{
 };
 use parquet::{
     arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
-    basic::{Compression, ZstdLevel},
+    basic::{Compression, Encoding, ZstdLevel},
     file::properties::WriterProperties,
 };
 
@@ -132,4 +132,61 @@ fn bytes_that_only_decompression_makes_are_refused_before_it() {
     let why = refused(&path);
     assert!(why.contains("when decompressed; at most"), "{why}");
     println!("refused within {:?}", began.elapsed());
+}
+
+/// A segment of `tasks` with this column only, of 90 rows with 4 MiB of the same text each.
+fn with_long_texts(dir: &Path, properties: WriterProperties) -> std::path::PathBuf {
+    let path = reel(dir, 500);
+    let segment = path.join("tasks/000000.parquet");
+    let long = "a".repeat(4 << 20);
+    let batch = |_| {
+        let comm: ArrayRef = Arc::new(StringArray::from(vec![long.as_str()]));
+        RecordBatch::try_from_iter([("comm", comm)]).unwrap()
+    };
+    rewritten(&segment, (0..90).map(batch), properties);
+    assert!(segment.metadata().unwrap().len() < 200_000, "the bomb is small");
+    changed(&path, |m| m.segments.get_mut(Task::TABLE).unwrap()[0].bytes = 0);
+    path
+}
+
+fn compressed() -> parquet::file::properties::WriterPropertiesBuilder {
+    let level = ZstdLevel::try_new(1).unwrap();
+    WriterProperties::builder().set_compression(Compression::ZSTD(level)).set_write_batch_size(1)
+}
+
+#[test]
+fn texts_that_share_a_long_beginning_are_refused_before_decoding() {
+    let dir = tempfile::tempdir().unwrap();
+    let properties = compressed()
+        .set_dictionary_enabled(false)
+        .set_encoding(Encoding::DELTA_BYTE_ARRAY)
+        .set_data_page_size_limit(1 << 30)
+        .build();
+    let why = refused(&with_long_texts(dir.path(), properties));
+    assert!(why.contains("when decompressed and decoded; at most"), "{why}");
+}
+
+#[test]
+fn long_texts_of_a_dictionary_are_decoded_a_few_rows_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let properties = compressed().set_dictionary_page_size_limit(64 << 20).build();
+    let reel = Reel::open(with_long_texts(dir.path(), properties)).unwrap();
+    let rows: Vec<usize> = reel.batches::<Task>(&["comm"]).map(|batch| batch.unwrap().num_rows()).collect();
+    assert_eq!(rows, [64, 26], "256 MiB at a time");
+}
+
+#[test]
+fn a_column_with_any_number_of_values_per_row_is_not_read() {
+    use arrow_array::{Int64Array, ListArray, types::Int64Type};
+    let dir = tempfile::tempdir().unwrap();
+    let path = reel(dir.path(), 1);
+    let segment = path.join("tasks/000000.parquet");
+    let many = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(7); 1 << 20])]);
+    let columns: [(&str, ArrayRef); 2] = [("start_ns", Arc::new(Int64Array::from(vec![5]))), ("many", Arc::new(many))];
+    rewritten(&segment, [RecordBatch::try_from_iter(columns).unwrap()].into_iter(), compressed().build());
+    changed(&path, |m| m.segments.get_mut(Task::TABLE).unwrap()[0].bytes = 0);
+    for columns in [&[][..], &["start_ns", "many"]] {
+        let batch = Reel::open(&path).unwrap().batches::<Task>(columns).next().unwrap().unwrap();
+        assert_eq!((batch.num_rows(), batch.num_columns()), (1, 1), "{columns:?}");
+    }
 }
