@@ -33,6 +33,8 @@ pub(super) struct Ring {
     discards_here: bool,
     source: Source,
     sink: *mut u8,
+    /// Length of that memory.
+    sink_bytes: i64,
     /// Owns the memory that `sink` points to.
     _sink: Sink,
 }
@@ -60,6 +62,7 @@ impl Ring {
             discards_here: false,
             source: Source::new(random_seed()?, longest)?,
             sink: at,
+            sink_bytes: longest as i64,
             _sink: sink,
         })
     }
@@ -68,7 +71,7 @@ impl Ring {
         let entry = entry.user_data(number);
         loop {
             // SAFETY: buffers of reads and writes are mappings that live as long as the ring. They are at least as long
-            // as any transfer, since they have the size that the survey found. Nobody looks at what reads leave there.
+            // as any transfer: `issue` passes none that is longer. Nobody looks at what reads leave there.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return Ok(());
             }
@@ -80,7 +83,11 @@ impl Ring {
     pub(super) fn issue(&mut self, number: u64, kind: Kind, place: Place, fua: bool) -> Result<(), ReplayError> {
         let (offset, len) = (place.offset as u64, place.len as u64);
         let entry = match kind {
-            Kind::Read => opcode::Read::new(self.fd, self.sink, len as u32).offset(offset).build(),
+            Kind::Read => {
+                // The reel is read a second time here, and may have changed since the survey. Null is refused with EFAULT.
+                let to = if place.len <= self.sink_bytes { self.sink } else { std::ptr::null_mut() };
+                opcode::Read::new(self.fd, to, len as u32).offset(offset).build()
+            }
             Kind::Write => {
                 let flags = if fua { libc::RWF_DSYNC } else { 0 };
                 let data = self.source.at(number as u32, place.len as usize);

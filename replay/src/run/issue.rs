@@ -44,6 +44,9 @@ use self::{
     syscall::{call, open_flags},
 };
 
+/// Parts of an I/O vector, at most (`UIO_MAXIOV`).
+const MOST_PARTS: i64 = 1024;
+
 /// Issues calls for one thread.
 #[derive(Debug)]
 pub struct Issuer<'a> {
@@ -65,6 +68,13 @@ struct OpenHow {
     flags: u64,
     mode: u64,
     resolve: u64,
+}
+
+/// The number of parts of a vector that is passed to the kernel: `count`, which are there, or one that it refuses before it
+/// reads the vector, as it refused the recorded one. Not the recorded one itself: the kernel looks at its low 32 bits
+/// alone, which may be any number.
+fn passed_count(recorded: i64, count: usize) -> i64 {
+    if (0..=MOST_PARTS).contains(&recorded) { count as i64 } else { u32::MAX.into() }
 }
 
 impl<'a> Issuer<'a> {
@@ -140,7 +150,7 @@ impl<'a> Issuer<'a> {
     fn transfer(&mut self, a: Arguments<'_>) -> i64 {
         let Arguments { rec: r, fd, len, offset, .. } = a;
         // A count of parts that the kernel refuses is passed on below.
-        if len > WINDOW_BYTES as i64 && (0..=1024).contains(&r.aux) {
+        if len > WINDOW_BYTES as i64 && (0..=MOST_PARTS).contains(&r.aux) {
             return self.long_transfer(a);
         }
         match r.call {
@@ -250,7 +260,7 @@ impl<'a> Issuer<'a> {
     }
 
     fn vector(&mut self, r: &Rec, fd: i64, len: usize, offset: i64) -> i64 {
-        let count = r.aux.clamp(0, 1024) as usize;
+        let count = r.aux.clamp(0, MOST_PARTS) as usize;
         let writes = r.call.writes();
         let base = if writes { self.written(r, len).cast_mut() } else { self.sink.at(len) };
         // The lengths of the vector's parts are not recorded. They are made equal, in whole pages if possible, as
@@ -265,8 +275,7 @@ impl<'a> Issuer<'a> {
             let iov_len = if i + 1 == count { len - from } else { piece };
             self.iov.push(libc::iovec { iov_base: base.wrapping_add(from).cast::<c_void>(), iov_len });
         }
-        // A count that the kernel refuses is passed on: the kernel checks it before it reads the vector.
-        let n = if (0..=1024).contains(&r.aux) { count as i64 } else { r.aux };
+        let n = passed_count(r.aux, count);
         let iov = self.iov.as_ptr() as i64;
         // The position is passed as two halves. On a 64-bit kernel, the low half is the whole position.
         match r.call {
@@ -333,5 +342,19 @@ impl<'a> Issuer<'a> {
             }
         }
         ret
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_reads_no_more_parts_than_there_are() {
+        assert_eq!((passed_count(0, 0), passed_count(7, 7), passed_count(1024, 1024)), (0, 7, 1024));
+        for recorded in [-1, 1025, i64::MIN, i64::MAX, (1 << 32) + 5, 1000 - (1 << 32)] {
+            let refused = passed_count(recorded, recorded.clamp(0, MOST_PARTS) as usize) as u32;
+            assert!(i64::from(refused) > MOST_PARTS, "{recorded}: {refused}");
+        }
     }
 }

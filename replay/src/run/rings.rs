@@ -54,9 +54,24 @@ struct Ticket<'a> {
     done: Option<(i64, i64)>,
     /// The memory that it reads into.
     sink: Option<Sink>,
-    _keep: Keep,
+    keep: Keep,
     /// The disk space that it may take.
     _taken: Option<Grant<'a>>,
+}
+
+impl Ticket<'_> {
+    /// Lets the kernel have the memory of a request whose end nobody will see: it may still read or write there.
+    fn give_up_memory(&mut self) {
+        std::mem::forget((self.sink.take(), std::mem::take(&mut self.keep)));
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if self.start_ns != 0 && self.done.is_none() {
+            self.give_up_memory();
+        }
+    }
 }
 
 /// A ring or context.
@@ -211,7 +226,7 @@ impl<'a> Rings<'a> {
         }
         self.tickets.insert(
             r.row,
-            Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), _keep: keep, _taken: taken },
+            Ticket { due_ns, free_ns, start_ns: 0, done, sink: self.buffers.taken.take(), keep, _taken: taken },
         );
     }
 
@@ -244,7 +259,7 @@ impl<'a> Rings<'a> {
             if let Some((end_ns, ret)) = t.done {
                 let (due_ns, free_ns, start_ns) =
                     (t.due_ns, t.free_ns, if t.start_ns == 0 { end_ns } else { t.start_ns });
-                self.buffers.free.extend(self.tickets.remove(&r.row).and_then(|t| t.sink));
+                self.buffers.free.extend(self.tickets.remove(&r.row).and_then(|mut t| t.sink.take()));
                 self.fill_cells(r, fd, new, ret);
                 return Ok(Reaped { due_ns, free_ns, start_ns, end_ns, ret });
             }
@@ -260,6 +275,9 @@ impl<'a> Rings<'a> {
                 }
             };
             if let Err(errno) = waited {
+                if let Some(t) = self.tickets.get_mut(&r.row) {
+                    t.give_up_memory();
+                }
                 ended(&mut self.tickets, r.row, -i64::from(errno), now());
             }
         }
@@ -311,5 +329,39 @@ fn make(via: Via, flags: i64) -> std::io::Result<Means> {
 fn ended(tickets: &mut HashMap<u32, Ticket<'_>>, row: u32, ret: i64, now_ns: i64) {
     if let Some(t) = tickets.get_mut(&row) {
         t.done = Some((now_ns, ret));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(start_ns: i64, done: Option<(i64, i64)>) -> (Ticket<'static>, *mut u8) {
+        let mut sink = Sink::default();
+        let at = sink.at(4096);
+        let ticket =
+            Ticket { due_ns: 0, free_ns: 0, start_ns, done, sink: Some(sink), keep: Keep::Nothing, _taken: None };
+        (ticket, at)
+    }
+
+    fn is_mapped(at: *mut u8) -> bool {
+        // SAFETY: only asks.
+        unsafe { libc::msync(at.cast(), 4096, libc::MS_ASYNC) == 0 }
+    }
+
+    /// A replay that is given up leaves requests in flight, and the kernel still writes what they read.
+    #[test]
+    fn memory_of_requests_in_flight_stays() {
+        let (in_flight, at) = ticket(5, None);
+        drop(in_flight);
+        assert!(is_mapped(at));
+        let (mut lost, at) = ticket(5, None);
+        lost.give_up_memory();
+        lost.done = Some((7, -5));
+        drop(lost);
+        assert!(is_mapped(at));
+        let (mut ended, at) = ticket(5, Some((7, 0)));
+        assert!(is_mapped(at));
+        assert!(ended.sink.take().is_some_and(|mut sink| sink.at(1) == at));
     }
 }

@@ -1,6 +1,9 @@
 //! Cells: the real descriptors and addresses behind the slots of a plan.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::Relaxed};
+use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::Relaxed},
+};
 
 use super::{direct_counts::DirectCounts, stamp::without_call, syscall::call};
 use crate::{
@@ -17,6 +20,9 @@ pub struct Cells {
     pub maps: Box<[AtomicI64]>,
     /// Lengths of the mappings.
     pub(super) map_bytes: Box<[AtomicI64]>,
+    /// Held shared by calls on a mapping, and alone by those that end or move it: without order between threads, a call could
+    /// otherwise change memory that has taken the mapping's place.
+    pub(super) map_uses: Box<[RwLock<()>]>,
     /// Whether they are private.
     pub(super) map_is_private: Box<[AtomicBool]>,
     /// Counts of direct I/O that the target refused.
@@ -32,6 +38,7 @@ impl Cells {
             fds: (0..plan.fd_slots).map(|_| AtomicI32::new(-1)).collect(),
             maps: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
             map_bytes: (0..plan.map_slots).map(|_| AtomicI64::new(0)).collect(),
+            map_uses: (0..plan.map_slots).map(|_| RwLock::new(())).collect(),
             map_is_private: (0..plan.map_slots).map(|_| AtomicBool::new(false)).collect(),
             direct: DirectCounts::default(),
             top: AtomicI32::new(BAD_FD),

@@ -3,7 +3,7 @@
 //! Pages are touched by calls that return errors (`MADV_POPULATE_*`), not by loads and stores. Those would end the
 //! replay with SIGBUS beyond the end of a file.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, atomic::Ordering::Relaxed};
 
 use super::{cells::Cells, stamp::without_call, syscall::call};
 use crate::{
@@ -16,6 +16,14 @@ use crate::{
 const LAST_ADVICE: i64 = 25;
 
 impl Cells {
+    fn use_map(&self, cell: u32) -> Option<RwLockReadGuard<'_, ()>> {
+        Some(self.map_uses.get(cell as usize)?.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change_map(&self, cell: u32) -> Option<RwLockWriteGuard<'_, ()>> {
+        Some(self.map_uses.get(cell as usize)?.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Length of the mapping in a cell, bytes.
     pub(super) fn mapped_bytes(&self, cell: u32) -> i64 {
         self.map_bytes.get(cell as usize).map_or(0, |c| c.load(Relaxed))
@@ -35,6 +43,7 @@ impl Cells {
 
     /// Unmaps the mapping in a cell. Returns the result of the call.
     pub fn unmap(&self, cell: u32) -> i64 {
+        let _alone = self.change_map(cell);
         let len = self.mapped_bytes(cell);
         match self.maps.get(cell as usize).map_or(0, |c| c.swap(0, Relaxed)) {
             0 => without_call(-i64::from(libc::ENOMEM)),
@@ -62,6 +71,7 @@ impl Cells {
 
     fn set_map(&self, cell: u32, at: i64, len: i64, flags: i32) -> bool {
         let Some(c) = self.maps.get(cell as usize) else { return false };
+        let _alone = self.change_map(cell);
         c.store(at, Relaxed);
         self.map_bytes[cell as usize].store(len, Relaxed);
         self.map_is_private[cell as usize].store(flags & libc::MAP_PRIVATE != 0, Relaxed);
@@ -74,6 +84,7 @@ impl Cells {
         let Some(cell) = self.maps.get(cell_index) else {
             return without_call(-i64::from(libc::EINVAL));
         };
+        let in_use = self.use_map(slot as u32);
         let base = cell.load(Relaxed);
         let whole = self.mapped_bytes(slot as u32);
         if base == 0 {
@@ -106,10 +117,16 @@ impl Cells {
                 let len = len.min((WINDOW_BYTES as i64 - 1) * 4096);
                 call(libc::SYS_mincore, [at, len, sink.at(len as usize / 4096 + 1) as i64, 0, 0, 0])
             }
-            Call::Mremap => self.resize(r, slot as u32, at, whole),
+            Call::Mremap => {
+                drop(in_use);
+                self.resize(r, slot as u32)
+            }
             Call::Fault | Call::MapPages => touch(at, len, libc::MADV_POPULATE_READ),
             Call::Dirty => touch(at, len, writes),
-            _ if from == 0 && len >= whole => self.unmap(slot as u32),
+            _ if from == 0 && len >= whole => {
+                drop(in_use);
+                self.unmap(slot as u32)
+            }
             _ => {
                 // Part of a mapping is replaced with inaccessible memory. The address range stays reserved until the
                 // rest is unmapped: another thread's mapping in the gap would be unmapped along with the rest.
@@ -120,7 +137,12 @@ impl Cells {
     }
 
     /// Replays mremap. The plan passes only whole mappings. They may move, since addresses are not replayed.
-    fn resize(&self, r: &Rec, cell: u32, at: i64, whole: i64) -> i64 {
+    fn resize(&self, r: &Rec, cell: u32) -> i64 {
+        let _alone = self.change_map(cell);
+        let (at, whole) = (self.maps[cell as usize].load(Relaxed), self.mapped_bytes(cell));
+        if at == 0 {
+            return without_call(-i64::from(libc::ENOMEM));
+        }
         let ret = call(libc::SYS_mremap, [at, whole, r.aux2, libc::MREMAP_MAYMOVE.into(), 0, 0]);
         if ret > 0 {
             self.maps[cell as usize].store(ret, Relaxed);
