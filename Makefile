@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := build
-.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-package lint check-arm64 package demo bench bench-corpus diagnose-suite fuzz samples install
+.PHONY: help build release test test-kernels test-kill test-workloads test-corpus test-sanitizer test-package lint check-arm64 package demo bench bench-corpus diagnose-suite fuzz samples install
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -33,6 +33,16 @@ test-kill: ## kills the recorder at 50 instants; what it leaves must be valid (r
 test-workloads: ## records a compile of 10000 files, SQLite, PostgreSQL, Postfix with Dovecot: nothing may be lost; and a million short-lived files: memory stays flat (root)
 	@scripts/setup workloads
 	@scripts/test-workloads
+
+# Rust's sanitizers are for nightly compilers; the variable lets a stable one take them. Its own target keeps build scripts
+# and macros out of it.
+SANITIZED_TARGET := $(shell uname -m)-unknown-linux-gnu
+test-sanitizer: ## unit tests and tests of traces and replay with AddressSanitizer, then FUZZ_REELS (200) mutated reels (root)
+	@scripts/setup build
+	export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=detect_leaks=0 IOREEL_SANITIZED=1; \
+	cargo test --target $(SANITIZED_TARGET) -p ioreel-replay -p ioreel-traces --lib --test it && \
+	cargo build --target $(SANITIZED_TARGET) -p ioreel --no-default-features && \
+	cargo test --target $(SANITIZED_TARGET) -p ioreel-traces --test mutants -- --count $${FUZZ_REELS:-200}
 
 test-corpus: ## records tar, git, PostgreSQL and others, replays each on ext4, xfs, btrfs, tmpfs at two paces (root)
 	@scripts/setup test

@@ -80,6 +80,7 @@ impl Place {
         };
         let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         let pace = ["max", "load", "scale=0.1"][random.below(3)];
+        let trust = ["--trusted", "--untrusted"][random.below(2)];
         vec![
             own(&["info", &reel]),
             own(&["validate", &reel]),
@@ -96,6 +97,7 @@ impl Place {
                 "16M",
                 "--pace",
                 pace,
+                trust,
                 "-o",
                 &path(&out.join("x.reel")),
             ]),
