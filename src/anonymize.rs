@@ -1,12 +1,11 @@
 //! `ioreel anonymize`.
 
-use crate::sandbox::Needs;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use ioreel_traces::{Reel, anonymize::Key, anonymized::anonymize};
+use ioreel_traces::{Reel, anonymize::Key, anonymized::anonymize, confine::Needs};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]

@@ -3,7 +3,8 @@
 use crate::output::{out, print_json};
 use std::process::ExitCode;
 
-use ioreel_capture::monitor::doctor::{Verdict, examine, programs};
+use ioreel_capture::monitor::doctor::{Check, Verdict, examine, programs};
+use ioreel_replay::run::control_group::{ControlGroup, DefaultLimits};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -24,7 +25,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.programs {
         return list_programs(args.json);
     }
-    let checks = examine();
+    let mut checks = examine();
+    checks.push(control_group());
     let works = checks.iter().all(|c| c.verdict != Verdict::Missing);
     if args.json {
         print_json(&serde_json::json!({ "schema": "ioreel.doctor/1", "works": works, "checks": checks }))?;
@@ -50,6 +52,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// Whether a replay's memory and tasks can be limited. Tries it.
+fn control_group() -> Check {
+    let what = "limits of a replay (control group)";
+    match ControlGroup::enter(DefaultLimits::of(0, false)) {
+        Ok(group) => Check::ok(what, format!("{} and the like: memory and tasks", group.path().display())),
+        Err(why) => Check::not(
+            what,
+            Verdict::Limited,
+            why,
+            "run replays in a session or scope of systemd, as root or with a delegated group, or limit memory otherwise",
+        ),
+    }
 }
 
 fn list_programs(json: bool) -> anyhow::Result<ExitCode> {

@@ -2,9 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ioreel_traces::{Reel, export};
+use ioreel_traces::{Reel, confine::Needs, export};
 
-use crate::sandbox::Needs;
 use crate::{
     columns::count,
     output::{out, tell},

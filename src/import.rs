@@ -2,9 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ioreel_traces::{Manifest, import};
+use ioreel_traces::{Manifest, confine::Needs, import};
 
-use crate::sandbox::Needs;
 use crate::{
     columns::count,
     output::{out, tell},

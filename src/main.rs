@@ -7,8 +7,8 @@ use output::tell;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use ioreel_traces::confine::{self, Needs};
 use privileges::Privileges;
-use sandbox::Needs;
 
 mod anonymize;
 mod columns;
@@ -32,11 +32,11 @@ mod quantity;
 mod record;
 mod replay;
 mod report;
-mod sandbox;
 mod serve;
 mod stats;
 #[cfg(feature = "capture")]
 mod top;
+mod trust;
 mod units;
 mod validate;
 mod view;
@@ -208,7 +208,7 @@ fn main() -> ExitCode {
         restore_sigpipe();
     }
     if let Some(needs) = cli.command.needs() {
-        sandbox::confine(&needs);
+        confine::reader(&needs);
     }
     let done = match cli.command {
         #[cfg(feature = "capture")]

@@ -2,7 +2,6 @@
 
 use crate::WrongUsage;
 use crate::output::{as_it_is, write_private};
-use crate::sandbox::Needs;
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -10,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use ioreel_traces::Reel;
+use ioreel_traces::{Reel, confine::Needs};
 use ioreel_visualize::{
     Arrange, ColorBy, PlotError, PlotOptions,
     model::survey::Choice,

@@ -29,7 +29,7 @@ use ioreel_replay::{
 };
 use ioreel_traces::suggest;
 
-use crate::quantity;
+use crate::{quantity, trust};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -89,6 +89,13 @@ pub(crate) struct Args {
     /// trust: a replay by root then leaves programs that run as root
     #[arg(long)]
     set_ids: bool,
+    /// Confine the replay of a reel that may be made to harm: strict limits, and no more of the kernel than operations need. The
+    /// default for reels that belong to another user, or that everybody may change. SECURITY.md has the rules
+    #[arg(long, conflicts_with_all = ["trusted", "set_ids", "seed"])]
+    untrusted: bool,
+    /// Do not confine the replay of a reel that belongs to another user
+    #[arg(long)]
+    trusted: bool,
     /// Place the recorded tree below FROM into directory TO, possibly on another file system. Counts as inside --root;
     /// repeatable
     #[arg(long, value_name = "FROM=TO", value_parser = map)]
@@ -284,10 +291,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         left_out: args.max_left_out,
         own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")?,
     };
+    let untrusted = args.untrusted || !args.trusted && is_untrusted(&args.reel);
+    if untrusted && args.seed.is_some() {
+        return Err(ReplayError::Untrusted { path: args.reel }.into());
+    }
     let target = match (args.target, args.block.device.clone()) {
         (_, Some(device)) if args.block.layer == block::Layer::Block => {
             let (reel, result, dry_run, json) = (args.reel, args.output, args.dry_run, args.json);
-            let common = block::Common { reel, clockwork, order, result, spin_ns, limits, dry_run, json };
+            let common = block::Common { reel, untrusted, clockwork, order, result, spin_ns, limits, dry_run, json };
             return block::run(args.block, device, common);
         }
         (Some(target), None) => target,
@@ -300,6 +311,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let config = Config {
         reel: args.reel,
+        untrusted,
+        control_group: true,
         target,
         clockwork,
         order,
@@ -330,6 +343,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         memory_bytes: DEFAULT_MEMORY_BYTES,
     };
     if args.prepare_only { prepare(config, args.json) } else { runs(&config, args.repeat, args.restore, args.json) }
+}
+
+/// Whether the owner of a reel says that it must be confined. Tells why.
+fn is_untrusted(reel: &Path) -> bool {
+    let why = trust::of(reel).why_not();
+    if let Some(why) = &why {
+        tell!("ioreel: {}: {why}, so its replay is confined; --trusted lifts that", reel.display());
+    }
+    why.is_some()
 }
 
 /// Creates the initial tree and syncs it.

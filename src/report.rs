@@ -1,10 +1,9 @@
 //! `ioreel report`: an HTML report in one file.
 
-use crate::sandbox::Needs;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use ioreel_traces::Reel;
+use ioreel_traces::{Reel, confine::Needs};
 use ioreel_visualize::{ReportOptions, report};
 
 use crate::{WrongUsage, output::write_private};

@@ -1,11 +1,13 @@
 //! `ioreel validate`: checks a reel for consistency.
 
 use crate::output::{out, print_json};
-use crate::sandbox::Needs;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
-use ioreel_traces::validate::{Report, validate};
+use ioreel_traces::{
+    confine::Needs,
+    validate::{Report, validate},
+};
 use serde::Serialize;
 
 /// Exit status if the reel is not valid.
@@ -29,7 +31,7 @@ pub(crate) struct Args {
 impl Args {
     /// What the command needs beside reading.
     pub(crate) fn needs(&self) -> Needs {
-        Needs { folders: if self.repair { vec![self.reel.clone()] } else { Vec::new() }, runs_programs: false }
+        Needs { folders: if self.repair { vec![self.reel.clone()] } else { Vec::new() }, ..Needs::default() }
     }
 }
 

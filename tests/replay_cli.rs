@@ -212,8 +212,11 @@ fn without_root_it_runs_in_a_user_namespace_or_says_why_not() {
     let out = as_nobody(dir.path(), &for_all(&reel(dir.path(), false)), &target);
     if out.status.success() {
         assert_eq!(fs::metadata(target.join("w/f")).unwrap().len(), 5000);
+        // The reel is root's.
+        let root = fs::metadata(dir.path()).is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+        assert_eq!(text(&out.stderr).contains("belongs to user 0, so its replay is confined"), root);
     } else {
-        assert!(one_line(&out).contains("user namespace"), "{}", text(&out.stderr));
+        assert!(text(&out.stderr).contains("user namespace"), "{}", text(&out.stderr));
     }
 }
 
@@ -223,8 +226,12 @@ const SHIM: &str = r#"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -242,6 +249,16 @@ long syscall(long n, long a, long b, long c, long d, long e, long f) {
     static long held[5];
     if (!real) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
     if (n == SYS_unlinkat && !strcmp(fault(), "drop")) return 0;
+    if (n == SYS_unlinkat && !strcmp(fault(), "escape")) {
+        /* What code that a reel has smuggled in would try. */
+        char *none[] = { 0 };
+        int got_out = real(SYS_socket, AF_INET, SOCK_DGRAM, 0) >= 0
+            || real(SYS_ptrace, PTRACE_TRACEME, 0, 0, 0) >= 0
+            || real(SYS_unshare, CLONE_NEWNET) >= 0
+            || mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED
+            || real(SYS_execve, "/w/f", none, none) >= 0 || errno != EPERM;
+        real(SYS_openat, AT_FDCWD, got_out ? "/escaped" : "/held", O_CREAT | O_WRONLY, 0600);
+    }
     if (n == SYS_write && c == 5000 && !strcmp(fault(), "lose")) return c;
     if (n == SYS_fchmodat && !strcmp(fault(), "change")) { errno = EPERM; return -1; }
     if (n == SYS_renameat2 && !strcmp(fault(), "swap")) {
@@ -254,21 +271,69 @@ long syscall(long n, long a, long b, long c, long d, long e, long f) {
 }
 "#;
 
+/// A library that is put between the program and the kernel.
+fn shim(dir: &Path) -> PathBuf {
+    let (source, shim) = (dir.join("shim.c"), dir.join("shim.so"));
+    fs::write(&source, SHIM).unwrap();
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).arg("-ldl").status();
+    assert!(made.unwrap().success(), "the linker of Rust programs makes libraries too");
+    shim
+}
+
+#[test]
+fn an_untrusted_replay_does_the_same_and_its_threads_can_do_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let shim = shim(dir.path());
+    for (option, left) in [("--untrusted", "held"), ("--trusted", "escaped")] {
+        let (dir, target) = places();
+        let reel = reel_with(dir.path(), false, &[("mkdir", "a"), ("rename", "f>a/g"), ("unlink", "a/g")]);
+        let result = dir.path().join("result.reel");
+        let out = replay(&reel, &target, &[option, "-o", result.to_str().unwrap()]).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{option}: {}{}", text(&out.stdout), text(&out.stderr));
+        assert_eq!(Manifest::read(&result).unwrap().kind, Kind::Replay);
+        let (_dir, target) = places();
+        let mut c = replay(&reel, &target, &[option]);
+        let out = c.env("LD_PRELOAD", &shim).env("FAULT", "escape").output().unwrap();
+        let names: Vec<_> = fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(names.iter().any(|n| n == left), "{option}: {names:?} {}", text(&out.stderr));
+    }
+}
+
+#[test]
+fn what_could_compose_a_program_needs_a_trusted_reel() {
+    let (dir, target) = places();
+    let reel = reel(dir.path(), false);
+    for more in [&["--untrusted", "--seed", "1"][..], &["--untrusted", "--set-ids"], &["--untrusted", "--trusted"]] {
+        let out = replay(&reel, &target, more).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{more:?}: {}", text(&out.stderr));
+    }
+    // A reel that everybody may change is nobody's.
+    fs::set_permissions(&reel, fs::Permissions::from_mode(0o777)).unwrap();
+    for more in [&["--seed", "1"][..], &["--set-ids"]] {
+        let out = replay(&reel, &target, more).output().unwrap();
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains("everybody may change it") && said.contains("or give --trusted"), "{said}");
+    }
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    let out = replay(&reel, &target, &["--seed", "1", "--trusted"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(!text(&out.stderr).contains("confined"));
+}
+
 /// What is done wrong below the replayer, where its own records say that all was well, turns the verdict and the exit status.
 #[test]
 fn faults_below_the_replayer_turn_the_verdict() {
     let dir = tempfile::tempdir().unwrap();
-    let (source, shim) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
-    fs::write(&source, SHIM).unwrap();
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).arg("-ldl").status();
-    assert!(made.unwrap().success(), "the linker of Rust programs makes libraries too");
+    let shim = shim(dir.path());
     for (fault, status, why) in [
         ("none", 0, "is faithful"),
         ("delay", 32, "the replayer itself was late"),
         ("drop", 8, "names of the final tree differ"),
         ("lose", 8, "names of the final tree differ"),
-        ("change", 4, "1 results are wrong"),
-        ("swap", 8, "names of the final tree differ"),
+        // A refused chmod also leaves the mode as it was.
+        ("change", 4 + 8, "1 results are wrong"),
+        ("swap", 4 + 8, "names of the final tree differ"),
     ] {
         let (dir, target) = places();
         let mut more = vec![("mkdir", "a"), ("mkdir", "b"), ("chmod", "a"), ("unlink", "x")];

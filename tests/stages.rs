@@ -59,6 +59,7 @@ const CRATES: &[(&str, &[Stage<'static>])] = &[
         "traces/src",
         &[
             ("error", &[]),
+            ("confine", &[]),
             ("private", &[]),
             ("format", &["error", "private"]),
             ("host", &["error", "format"]),

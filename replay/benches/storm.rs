@@ -223,6 +223,8 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
         let begin = Instant::now();
         let replay = Replay::plan(Config {
             reel: path.clone(),
+            untrusted: std::env::var_os("IOREEL_BENCH_UNTRUSTED").is_some(),
+            control_group: false,
             target: target.clone(),
             clockwork: Clockwork { pace: Pace::Max, catch_up: CatchUp::Compress },
             order: OrderMode::Resource,

@@ -104,7 +104,7 @@ pub enum ReplayError {
     },
     /// The replay needs more space than `--max-bytes` allows.
     #[error(
-        "{path}: this replay needs {needed}, but --max-bytes is {max}; raise it, or limit the replay with --root",
+        "{path}: this replay needs {needed}, but may take {max}; raise --max-bytes, or limit the replay with --root",
         path = path.display(), needed = mib(*needed_bytes), max = mib(*max_bytes)
     )]
     TooMuch {
@@ -112,7 +112,7 @@ pub enum ReplayError {
         path: PathBuf,
         /// Bytes of the initial tree and those that the workload adds at its peak.
         needed_bytes: i64,
-        /// The value of `--max-bytes`.
+        /// The value of `--max-bytes`, or half of the free space for a reel that is not trusted.
         max_bytes: i64,
     },
     /// The replay took more space than it may.
@@ -145,6 +145,16 @@ pub enum ReplayError {
     MemoryLimit {
         /// The cause.
         why: String,
+    },
+    /// Options that only a trusted reel may have.
+    #[error(
+        "{path}: --set-ids and --seed could let its maker compose a program that runs as root, and the reel is not trusted; \
+         omit them, or give --trusted",
+        path = path.display()
+    )]
+    Untrusted {
+        /// The reel.
+        path: PathBuf,
     },
     /// `--repeat` and `--restore` remove everything that was not prepared, so everything in the target must be known.
     #[error(

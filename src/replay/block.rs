@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::ValueEnum;
 use ioreel_replay::block::{self, BlockReplay, Config, Report};
+use ioreel_traces::confine::{self, Needs};
 
 use super::print::{flow, line};
 use crate::{
@@ -60,6 +61,7 @@ enum Fit {
 /// Arguments that both layers use.
 pub(super) struct Common {
     pub(super) reel: PathBuf,
+    pub(super) untrusted: bool,
     pub(super) clockwork: ioreel_replay::run::pace::Clockwork,
     pub(super) order: ioreel_replay::plan::edge::OrderMode,
     pub(super) result: Option<PathBuf>,
@@ -78,6 +80,11 @@ struct Document<'a> {
 
 /// Replays bios.
 pub(super) fn run(args: BlockArgs, device: PathBuf, common: Common) -> anyhow::Result<ExitCode> {
+    if common.untrusted {
+        let mut needs = Needs { io_uring: true, ..Needs::to_write(common.result.as_deref()) };
+        needs.folders.push(device.clone());
+        confine::reader(&needs);
+    }
     let replay = BlockReplay::plan(Config {
         reel: common.reel,
         device,

@@ -3,6 +3,7 @@
 //! Recording and replaying write reels; statistics and pictures read them. `docs/trace-format.md` describes the format for
 //! other Parquet readers. Stages, each of which uses only those named:
 //!
+//! * [`confine`]: confines threads that handle input from elsewhere. Uses nothing else;
 //! * [`format`]: rows, columns, tables and the manifest. Uses [`error`] only, as every stage may;
 //! * [`host`]: facts of this machine, and FIEMAP. Uses `format`;
 //! * [`anonymize`]: replaces names by keyed hashes. Uses `format`, `host`;
@@ -18,6 +19,7 @@
 
 pub mod anonymize;
 pub mod blktrace;
+pub mod confine;
 pub mod error;
 pub mod export;
 pub mod format;

@@ -41,11 +41,13 @@ pub struct Check {
 }
 
 impl Check {
-    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+    /// All is well.
+    pub fn ok(what: &'static str, found: impl Into<String>) -> Self {
         Self { what, verdict: Verdict::Ok, found: found.into(), remedy: String::new() }
     }
 
-    fn not(what: &'static str, verdict: Verdict, found: impl Into<String>, remedy: &str) -> Self {
+    /// Something does not work, or not entirely.
+    pub fn not(what: &'static str, verdict: Verdict, found: impl Into<String>, remedy: &str) -> Self {
         Self { what, verdict, found: found.into(), remedy: remedy.into() }
     }
 }
@@ -56,6 +58,7 @@ pub fn examine() -> Vec<Check> {
     checks.extend(file_systems());
     checks.push(replay());
     checks.push(landlock());
+    checks.push(seccomp());
     checks
 }
 
@@ -247,10 +250,10 @@ fn loads(fs: &str) -> bool {
     Command::new("modprobe").args(["-n", "-q", fs]).status().is_ok_and(|s| s.success())
 }
 
-/// What confines commands that only read reels and traces.
+/// What confines commands that only read reels and traces, and replays of reels that are not trusted.
 fn landlock() -> Check {
     const VERSION: u32 = 1;
-    let what = "confining readers (Landlock)";
+    let what = "confining files and network (Landlock)";
     // SAFETY: with this flag, the kernel only returns the version of its rules.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
     match version {
@@ -259,9 +262,24 @@ fn landlock() -> Check {
         _ => Check::not(
             what,
             Verdict::Limited,
-            "not in this kernel: info, stats, plot, report and the like are not confined",
+            "not in this kernel: readers and untrusted replays are not confined by it",
             "boot a kernel since Linux 5.13 with landlock in the list lsm=…",
         ),
+    }
+}
+
+fn seccomp() -> Check {
+    let what = "confining system calls (seccomp)";
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    if actions.split_whitespace().any(|a| a == "errno") {
+        Check::ok(what, "readers and untrusted replays make only the calls that they need")
+    } else {
+        Check::not(
+            what,
+            Verdict::Limited,
+            "not in this kernel: calls of readers and untrusted replays are not filtered",
+            "use a kernel built with CONFIG_SECCOMP_FILTER=y, as all current distributions' are",
+        )
     }
 }
 

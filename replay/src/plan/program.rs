@@ -128,6 +128,8 @@ pub struct Program {
     spawned: Vec<u32>,
     /// It reads from or writes to pipes or sockets.
     passes: bool,
+    /// It submits requests to io_uring or AIO contexts.
+    submits: bool,
 }
 
 /// What a piece starts with.
@@ -150,6 +152,7 @@ impl Program {
         match act {
             Act::Submit { .. } => {
                 head.turn_ns.get_or_insert(turn_ns);
+                self.submits = true;
             }
             Act::Call { .. } => {
                 if issues {
@@ -189,6 +192,11 @@ impl Program {
     /// Threads that it starts.
     pub fn spawned(&self) -> &[u32] {
         &self.spawned
+    }
+
+    /// Whether it submits requests to io_uring or AIO contexts.
+    pub fn submits(&self) -> bool {
+        self.submits
     }
 
     /// Whether it has no steps.

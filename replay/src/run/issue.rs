@@ -16,6 +16,7 @@ mod direct_counts;
 pub(crate) mod locks;
 mod memory;
 mod modes;
+pub(crate) mod permitted;
 mod plain;
 mod requests;
 pub(crate) mod stamp;

@@ -45,6 +45,21 @@ fn own_group(mountinfo: &str, cgroup: &str) -> Option<(PathBuf, PathBuf)> {
     Some((point, own))
 }
 
+/// Mount point of the control groups, and this process's group.
+pub(super) fn own_group_of_process() -> Option<(PathBuf, PathBuf)> {
+    // The file may contain names of other mounts, which may be any bytes.
+    let read = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
+}
+
+/// Where a group can be made: a group with processes in it cannot limit its children, so in the parent of this process's
+/// group, else in the root.
+pub(super) fn parents<'a>(point: &'a Path, own: &'a Path) -> Vec<&'a Path> {
+    let mut parents: Vec<&Path> = own.parent().filter(|p| p.starts_with(point)).into_iter().chain([point]).collect();
+    parents.dedup();
+    parents
+}
+
 impl MemoryLimit {
     /// Creates the group.
     ///
@@ -55,24 +70,13 @@ impl MemoryLimit {
         if bytes < LEAST_LIMIT_BYTES {
             return Err(refused(format!("too small: ioreel itself needs {} MiB", LEAST_LIMIT_BYTES >> 20)));
         }
-        // The file may contain names of other mounts, which may be any bytes.
-        let read = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        let (point, own) = own_group(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
-            .ok_or_else(|| refused("cgroup2 is not mounted".into()))?;
+        let (point, own) = own_group_of_process().ok_or_else(|| refused("cgroup2 is not mounted".into()))?;
         Self::below(&point, own, bytes).map_err(refused)
     }
 
     fn below(point: &Path, own: PathBuf, bytes: i64) -> Result<Self, String> {
-        // A group with processes in it cannot limit its children. Try the parent of this process's group, then the
-        // root.
-        let mut parents: Vec<&Path> = Vec::new();
-        for parent in own.parent().filter(|p| p.starts_with(point)).into_iter().chain([point]) {
-            if !parents.contains(&parent) {
-                parents.push(parent);
-            }
-        }
         let mut why = String::new();
-        for parent in parents {
+        for parent in parents(point, &own) {
             match Self::in_parent(parent, &own, bytes) {
                 Ok(limit) => return Ok(limit),
                 Err(e) => why = format!("{}: {e}", parent.display()),

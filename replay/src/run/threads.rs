@@ -58,7 +58,9 @@ pub const DEFAULT_SPIN_NS: i64 = 50_000;
 const STACK_BYTES: usize = 256 << 10;
 
 /// Threads that replay at the same time, at most. Each takes kernel memory, which no limit on this process covers.
-const MOST_THREADS: usize = 4096;
+pub const MOST_THREADS: usize = 4096;
+/// The same for a reel that is not trusted.
+pub const MOST_UNTRUSTED_THREADS: usize = 512;
 
 /// How operations are issued.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +73,8 @@ pub struct Manner {
     pub skip_calls: bool,
     /// Bytes of outcomes kept in memory. The rest goes to an unnamed file.
     pub memory_bytes: usize,
+    /// Threads that run at the same time, at most.
+    pub most_threads: usize,
 }
 
 /// State shared by all threads of a replay.
@@ -90,6 +94,7 @@ pub struct World {
     spin_ns: i64,
     /// Issue nothing. Recorded results stand for those of the kernel.
     skip_calls: bool,
+    most_threads: usize,
     privilege: Privilege,
     shift_ns: AtomicI64,
     spun_ns: AtomicI64,
@@ -163,6 +168,7 @@ impl World {
             clockwork: manner.clockwork,
             spin_ns: manner.spin_ns,
             skip_calls: manner.skip_calls,
+            most_threads: manner.most_threads,
             privilege,
             shift_ns: AtomicI64::new(0),
             spun_ns: AtomicI64::new(0),
@@ -289,10 +295,11 @@ impl World {
         let is_root = parent.is_none();
         {
             let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            if *live >= MOST_THREADS {
+            if *live >= self.most_threads {
                 drop(live);
+                let most_threads = self.most_threads;
                 self.warn_once(format!(
-                    "more than {MOST_THREADS} threads would run at once; the operations of those beyond were not issued"
+                    "more than {most_threads} threads would run at once; the operations of those beyond were not issued"
                 ));
                 self.abandon(task);
                 return;

@@ -22,6 +22,12 @@ use crate::{
 pub struct Config {
     /// The reel.
     pub reel: PathBuf,
+    /// The reel may be made to harm: what reads it, and what issues its operations, is confined (Landlock, seccomp). Limits
+    /// are strict: [`Self::set_ids`] must not be set, at most half of the free space is taken, at most
+    /// [`MOST_UNTRUSTED_THREADS`](crate::run::threads::MOST_UNTRUSTED_THREADS) threads run at once.
+    pub untrusted: bool,
+    /// The process enters a control group with limits on memory and tasks, where it can make one.
+    pub control_group: bool,
     /// The directory.
     pub target: PathBuf,
     /// How time passes.

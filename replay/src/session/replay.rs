@@ -13,6 +13,7 @@ use std::{
 
 use ioreel_traces::{
     Reel,
+    confine::{Needs, replayer},
     disk::DiskActivity,
     manifest::{Clock, Mount, Replay as Made, Span, State},
 };
@@ -39,13 +40,17 @@ use crate::{
     },
     reel::slice::Slice,
     run::{
+        control_group::ControlGroup,
+        issue::permitted,
         memory_limit::MemoryLimit,
         pace::Pace,
         space::Space,
         threads::{Manner, World},
     },
     session::{
+        apart::apart,
         config::{Config, Phase, Report, Summary},
+        limits::{control_group, limit_memory, most_threads},
         report::{Ran, report},
         root_rounds::plan_within,
         watch::Watch,
@@ -73,6 +78,8 @@ pub struct Replay {
     target: Target,
     maps: Vec<Map>,
     limit: Option<MemoryLimit>,
+    /// Left at the end.
+    group: Option<ControlGroup>,
     privilege: Privilege,
     /// What is about to be done.
     pub summary: Summary,
@@ -87,10 +94,14 @@ impl Replay {
             return Err(ReplayError::Unfinished { path: config.reel });
         }
         check_config(&config)?;
+        let group = control_group(&config);
         let force = config.force || config.skip_prepare || config.restored;
         let others: Vec<PathBuf> = config.maps.iter().filter_map(|(_, to)| to.canonicalize().ok()).collect();
         let limit = limit_memory(&mut config)?;
         let target = Target::open_around(&config.target, force, &others)?;
+        if config.untrusted {
+            config.max_bytes.get_or_insert(target.free_bytes / 2);
+        }
         let maps = open_maps(&config.maps, &target, normal, force)?;
         let privilege = containment::acquire()?;
         let mut roots: Vec<Vec<u8>> = config.roots.iter().map(|r| normal(r)).collect();
@@ -108,10 +119,11 @@ impl Replay {
             privileged: privilege.root,
             set_ids: config.set_ids,
         };
-        let (plan, strayed) = plan_within(&reel, &config, options)?;
+        let reads = Needs::default();
+        let (plan, strayed) = apart(config.untrusted, &reads, || plan_within(&reel, &config, options))?;
         let mut preparation = Preparation::of(&plan, privilege.root);
         if config.layout {
-            let layouts = layout::read(&reel)?;
+            let layouts = apart(config.untrusted, &reads, || layout::read(&reel))?;
             if layouts.is_empty() {
                 return Err(ReplayError::NoLayout { path: config.reel });
             }
@@ -123,7 +135,7 @@ impl Replay {
         let summary = summary_of(config.data.seed, &plan, to_make, &target, strayed);
         check_free_space(&maps, to_make)?;
         check_room(&config, &summary)?;
-        Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary })
+        Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, group, privilege, summary })
     }
 
     /// The target's mount.
@@ -133,27 +145,28 @@ impl Replay {
 
     /// Makes the tree that the workload found, and writes it out.
     pub fn prepare(self, mut tell: impl FnMut(Phase)) -> Result<Prepared, ReplayError> {
-        let Self { config, plan, preparation, target, maps, privilege, .. } = self;
-        let laid = config.layout;
+        let Self { config, plan, preparation, target, maps, group, privilege, .. } = self;
+        let how = HowMade { laid: config.layout, untrusted: config.untrusted };
         let filler = Data::new(config.data, plan.told, HashMap::new()).filler();
         containment::lift_limits();
         let (told, phases) = mpsc::channel();
         let directory = target_paths(&target, &maps);
         let maker = thread::Builder::new()
             .name("launcher".into())
-            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler, laid), &told, privilege))
+            .spawn(move || make_inside(&plan, &directory, (&preparation.items, &filler, how), &told, privilege))
             .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
         phases.into_iter().for_each(&mut tell);
         let failed = || ReplayError::Io { doing: "preparing", source: std::io::Error::other("a thread panicked") };
         let prepared = maker.join().map_err(|_| failed())??;
         tell(Phase::Settling);
         sync(&target, &maps);
+        drop(group);
         Ok(prepared)
     }
 
     /// Prepares the target, replays, settles, and writes the result.
     pub fn run(self, mut watch: impl Watch, mut tell: impl FnMut(Phase)) -> Result<Report, ReplayError> {
-        let Self { config, reel, plan, preparation, prepared, target, maps, limit, privilege, summary } = self;
+        let Self { config, reel, plan, preparation, prepared, target, maps, limit, group, privilege, summary } = self;
         let writer = config.result.as_deref().filter(|_| !config.dry_run).map(result_reel::create).transpose()?;
         containment::lift_limits();
         let items = preparation.items;
@@ -217,8 +230,12 @@ impl Replay {
                     .map_err(|source| ReplayError::Io { doing: "keeping outcomes", source })?;
             }
             let making = making(&config, &report, &world, &target, (sync_start_ns, sync_ret), seen);
-            result_reel::write(writer, &reel, &world.plan, &outcomes, making)?;
+            let writes = Needs::to_write(config.result.as_deref());
+            let (reel, plan) = (&reel, &world.plan);
+            let write = move || result_reel::write(writer, reel, plan, &outcomes, making);
+            apart(config.untrusted, &writes, write)?;
         }
+        drop(group);
         Ok(report)
     }
 }
@@ -232,23 +249,13 @@ fn check_config(config: &Config) -> Result<(), ReplayError> {
         let Slice { from_ns, to_ns } = config.slice;
         return Err(ReplayError::NoSlice { from_ns, to_ns });
     }
+    if config.untrusted && config.set_ids {
+        return Err(ReplayError::Untrusted { path: config.reel.clone() });
+    }
     if config.memory.is_some() && (config.force || config.skip_prepare) {
         return Err(ReplayError::Foreign);
     }
     Ok(())
-}
-
-/// The limit on memory that is asked for; what else depends on it is set.
-fn limit_memory(config: &mut Config) -> Result<Option<MemoryLimit>, ReplayError> {
-    let limit = config.memory_limit.map(MemoryLimit::make).transpose()?;
-    if let Some(bytes) = config.memory_limit {
-        // What is cached from before would not count.
-        if config.cache == CacheStart::Prepared {
-            config.cache = CacheStart::Cold;
-        }
-        config.memory_bytes = config.memory_bytes.min(bytes as usize / 8);
-    }
-    Ok(limit)
 }
 
 /// What is about to be done.
@@ -316,6 +323,7 @@ fn start(
         spin_ns: config.spin_ns,
         skip_calls: config.dry_run,
         memory_bytes: config.memory_bytes,
+        most_threads: most_threads(config),
     };
     let data = Data::new(config.data, plan.told, plan.keys.files().clone());
     let filler = data.filler();
@@ -332,7 +340,7 @@ fn start(
     let read = resident.clone();
     let free = matches!(config.clockwork.pace, Pace::Max | Pace::Load);
     let lead_ns = if free { 0 } else { LEAD_NS };
-    let (dry, laid) = (config.dry_run, config.layout);
+    let (dry, how) = (config.dry_run, HowMade { laid: config.layout, untrusted: config.untrusted });
     let launcher = thread::Builder::new()
         .name("launcher".into())
         .spawn(move || {
@@ -341,7 +349,7 @@ fn start(
                 return Ok(Prepared::default());
             }
             let filler = &filler;
-            let before = Before { items: &items, make, laid, filler, remembering, start, warm: &warm, read: &read };
+            let before = Before { items: &items, make, how, filler, remembering, start, warm: &warm, read: &read };
             launch(&inner, &directory, before, &told, &may_go, lead_ns, privilege)
         })
         .map_err(|source| ReplayError::Io { doing: "starting a thread", source })?;
@@ -367,20 +375,32 @@ fn cpu_ns() -> i64 {
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Enters the target for good, and makes the tree there; `laid`: looks where its files lie.
+/// How a tree is made.
+#[derive(Clone, Copy)]
+struct HowMade {
+    /// As it lay.
+    laid: bool,
+    /// By a confined thread.
+    untrusted: bool,
+}
+
+/// Enters the target for good, and makes the tree there.
 fn make_inside(
     plan: &Plan,
     target: &TargetPaths,
-    (items, filler, laid): (&[tree::Item], &Filler, bool),
+    (items, filler, how): (&[tree::Item], &Filler, HowMade),
     told: &mpsc::Sender<Phase>,
     privilege: Privilege,
 ) -> Result<Prepared, ReplayError> {
     containment::enter(&target.0, &target.1)?;
+    if how.untrusted {
+        replayer(&permitted::calls(plan.tasks.iter().any(|t| t.program.submits())));
+    }
     let mut warnings = tree::make(items, filler, |done| {
         // A listener that is gone needs no telling.
         let _ = told.send(Phase::Preparing(done, items.len()));
     })?;
-    let layout = laid.then(|| layout::look(items));
+    let layout = how.laid.then(|| layout::look(items));
     warnings.extend(containment::let_users_in(plan, privilege));
     Ok(Prepared { warnings, layout })
 }
@@ -399,8 +419,7 @@ struct Before<'a> {
     items: &'a [tree::Item],
     /// It is made.
     make: bool,
-    /// As it lay.
-    laid: bool,
+    how: HowMade,
     filler: &'a Filler,
     /// It is remembered.
     remembering: Option<(Memory, Filler)>,
@@ -421,9 +440,15 @@ fn launch(
     lead_ns: i64,
     privilege: Privilege,
 ) -> Result<Prepared, ReplayError> {
-    let Before { items, make, laid, filler, remembering, start, warm, read } = before;
+    let Before { items, make, how, filler, remembering, start, warm, read } = before;
     let to_make = if make { items } else { &[] };
-    let mut prepared = make_inside(&world.plan, target, (to_make, filler, laid && make), told, privilege)?;
+    let mut prepared = make_inside(
+        &world.plan,
+        target,
+        (to_make, filler, HowMade { laid: how.laid && make, ..how }),
+        told,
+        privilege,
+    )?;
     if let Some((memory, filler)) = remembering {
         memory.remember(items, filler, target);
     }

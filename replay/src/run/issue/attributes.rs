@@ -8,17 +8,17 @@ use super::{
 };
 use crate::{Call, reel::input::Rec};
 
-const SYS_SETXATTRAT: i64 = 463;
-const SYS_GETXATTRAT: i64 = 464;
-const SYS_LISTXATTRAT: i64 = 465;
-const SYS_REMOVEXATTRAT: i64 = 466;
-const SYS_FILE_GETATTR: i64 = 468;
-const SYS_FILE_SETATTR: i64 = 469;
+pub(super) const SYS_SETXATTRAT: i64 = 463;
+pub(super) const SYS_GETXATTRAT: i64 = 464;
+pub(super) const SYS_LISTXATTRAT: i64 = 465;
+pub(super) const SYS_REMOVEXATTRAT: i64 = 466;
+pub(super) const SYS_FILE_GETATTR: i64 = 468;
+pub(super) const SYS_FILE_SETATTR: i64 = 469;
 
-const FS_IOC_GETFLAGS: i64 = 0x8008_6601;
-const FS_IOC_SETFLAGS: i64 = 0x4008_6602;
-const FS_IOC_FSGETXATTR: i64 = 0x801c_581f;
-const FS_IOC_FSSETXATTR: i64 = 0x401c_5820;
+pub(super) const FS_IOC_GETFLAGS: i64 = 0x8008_6601;
+pub(super) const FS_IOC_SETFLAGS: i64 = 0x4008_6602;
+pub(super) const FS_IOC_FSGETXATTR: i64 = 0x801c_581f;
+pub(super) const FS_IOC_FSSETXATTR: i64 = 0x401c_5820;
 
 /// The `FS_*_FL` flags that a user chooses. The others say how the file system stores the file (extents, inline data).
 /// They are the target's own, and the kernel refuses to change them.

@@ -12,7 +12,8 @@ use crate::{
     reel::input::{NO_ID, Rec},
 };
 
-/// The ioctl request.
+/// The ioctl requests.
+pub(super) const FICLONE: i64 = 0x4004_9409;
 pub(super) const FICLONERANGE: i64 = 0x4020_940d;
 
 /// Length of an open file. `None` if the descriptor is not open.
@@ -31,7 +32,6 @@ pub(super) fn length_bytes(fd: i64) -> Option<i64> {
 ///
 /// `may_take` asks for the disk space of a copy.
 pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64, may_take: impl Fn(i64) -> bool) -> i64 {
-    const FICLONE: i64 = 0x4004_9409;
     let to = if r.offset2_bytes == NO_ID { 0 } else { r.offset2_bytes };
     // `struct file_clone_range`
     let range = [fd, offset, r.len_bytes, to];

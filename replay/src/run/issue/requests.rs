@@ -10,13 +10,16 @@ use super::{
 };
 use crate::{Call, contents::buffers::Sink, reel::input::NO_ID};
 
-const FIBMAP: i64 = 1;
-const FIGETBSZ: i64 = 2;
-const FIDEDUPERANGE: i64 = 0xc018_9436;
-const FS_IOC_GETVERSION: i64 = 0x8008_7601;
-const FS_IOC_SETVERSION: i64 = 0x4008_7602;
-const FS_IOC_FIEMAP: i64 = 0xc020_660b;
-const FS_IOC_GETFSLABEL: i64 = 0x8100_9431;
+pub(super) const FIBMAP: i64 = 1;
+pub(super) const FIGETBSZ: i64 = 2;
+pub(super) const FIDEDUPERANGE: i64 = 0xc018_9436;
+pub(super) const FS_IOC_GETVERSION: i64 = 0x8008_7601;
+pub(super) const FS_IOC_SETVERSION: i64 = 0x4008_7602;
+pub(super) const FS_IOC_FIEMAP: i64 = 0xc020_660b;
+pub(super) const FS_IOC_GETFSLABEL: i64 = 0x8100_9431;
+
+pub(super) const SYS_CACHESTAT: i64 = 451;
+pub(super) const TCGETS: i64 = 0x5401;
 
 /// Extents requested, at most; 56 bytes each.
 const MOST_EXTENTS: i64 = 1 << 16;
@@ -63,7 +66,7 @@ pub(super) fn request(a: Arguments<'_>, sink: &mut Sink) -> i64 {
     let at = ptr::from_mut(&mut word) as i64;
     match r.call {
         Call::Fibmap => ioctl(a.fd, FIBMAP, at),
-        Call::Tcgets => ioctl(a.fd, 0x5401, sink.at(64) as i64),
+        Call::Tcgets => ioctl(a.fd, TCGETS, sink.at(64) as i64),
         Call::Figetbsz => ioctl(a.fd, FIGETBSZ, at),
         Call::GetVersion => ioctl(a.fd, FS_IOC_GETVERSION, at),
         Call::SetVersion => ioctl(a.fd, FS_IOC_SETVERSION, at),
@@ -168,7 +171,6 @@ pub(super) fn handle(a: Arguments<'_>) -> i64 {
 
 /// cachestat(2): how much of a file is in the page cache.
 pub(super) fn cached(a: Arguments<'_>) -> i64 {
-    const SYS_CACHESTAT: i64 = 451;
     let range = [a.offset, a.rec.len_bytes];
     let mut told = [0_u64; 5];
     call(SYS_CACHESTAT, [a.fd, range.as_ptr() as i64, told.as_mut_ptr() as i64, a.rec.flags, 0, 0])
