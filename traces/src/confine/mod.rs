@@ -36,9 +36,10 @@ pub struct Needs {
 impl Needs {
     /// Writes these files, each of which may be a folder that is not there yet.
     pub fn to_write<'a>(files: impl IntoIterator<Item = &'a Path>) -> Self {
-        let folder = |file: &Path| match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
+        // Folders above it that are not there yet are made too.
+        let folder = |file: &Path| {
+            let there = file.ancestors().skip(1).find(|f| !f.as_os_str().is_empty() && f.exists());
+            there.map_or_else(|| PathBuf::from(if file.is_absolute() { "/" } else { "." }), Path::to_owned)
         };
         Self { folders: files.into_iter().map(folder).collect(), ..Self::default() }
     }

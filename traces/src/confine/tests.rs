@@ -110,3 +110,12 @@ fn only_permitted_calls_are_made_and_only_with_permitted_arguments() {
     .join()
     .unwrap();
 }
+
+#[test]
+fn what_is_written_below_folders_that_are_not_there_needs_the_nearest_one_that_is() {
+    let of = |path: &str| Needs::to_write([Path::new(path)]).folders;
+    assert_eq!(of("/var/tmp/ioreel-none/none/x.png"), [PathBuf::from("/var/tmp")]);
+    assert_eq!(of("ioreel-none/none/x.png"), [PathBuf::from(".")]);
+    assert_eq!(of("x.png"), [PathBuf::from(".")]);
+    assert_eq!(of("/x.png"), [PathBuf::from("/")]);
+}
