@@ -66,6 +66,9 @@ pub(crate) struct Args {
     /// Allow up to N calls that the target does not support (EOPNOTSUPP, ENOTTY, ENOSYS)
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_unsupported: i64,
+    /// Allow up to N operations on replayed files to be left out, and names whose owner only root could set
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_left_out: i64,
     /// Allow this much lateness caused by the replayer: p99 at paces `original`, `scale` and `think`, mean at `max` and `load`
     #[arg(long, value_name = "TIME", default_value_t = format!("{}ms", DEFAULT_MAX_OWN_LATENESS_NS / 1_000_000))]
     max_own_lateness: String,
@@ -163,10 +166,15 @@ A replay is faithful if
 - every operation was issued, none early or out of order;
 - at most --max-mismatch results and --max-unsupported calls differ;
 - lateness is within --max-own-lateness and drift within 1000 ppm;
-- the final tree equals that of the recording, and the recording lost no event.
+- the final tree equals the one that the recording left: types, sizes, modes, owners, links, attributes, devices;
+- at most --max-left-out operations on replayed files are left out, and the recording lost no event.
 docs/replay.md has the definitions.
 
-Exit status: 0 faithful; 1 error; 2 wrong usage; 3 completed, but not faithful.";
+Exit status: 0 faithful; 1 error; 2 wrong usage. A replay that completed and is not faithful exits with the sum of
+  4 results are wrong
+  8 the final tree differs
+ 16 work is left out
+ 32 the timing is wrong";
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum CatchUp {
@@ -280,6 +288,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let limits = Limits {
         wrong: args.max_mismatch,
         unsupported: args.max_unsupported,
+        left_out: args.max_left_out,
         own_lateness_ns: ns(&args.max_own_lateness, "--max-own-lateness")?,
     };
     let untrusted = args.untrusted || !args.trusted && is_untrusted(&args.reel);
@@ -368,7 +377,7 @@ fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Resul
     let mut bar = Bar::default();
     let mut reports = Vec::new();
     let mut elapsed_ns = Vec::new();
-    let mut faithful = true;
+    let mut status = 0;
     for run in 1..=times {
         let memory = (restore || run < times).then(Memory::default);
         let result = config.result.as_deref().map(|path| if times > 1 { numbered(path, run) } else { path.into() });
@@ -389,7 +398,7 @@ fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Resul
             report.warnings.extend(warnings);
         }
         bar.clear();
-        faithful &= report.verdict.faithful;
+        status |= report.verdict.status;
         elapsed_ns.push(report.elapsed_ns);
         if json {
             reports.push(serde_json::to_value(Document { schema: "ioreel.replay/1", report: &report })?);
@@ -403,7 +412,7 @@ fn runs(config: &Config, times: u32, restore: bool, json: bool) -> anyhow::Resul
     } else if times > 1 {
         print::runs(elapsed_ns);
     }
-    Ok(if faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(ExitCode::from(status))
 }
 
 /// The result path of one run: `x.2.reel` for run 2 of `x.reel`.

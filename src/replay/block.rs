@@ -111,7 +111,7 @@ pub(super) fn run(args: BlockArgs, device: PathBuf, common: Common) -> anyhow::R
     } else {
         print_report(&report);
     }
-    Ok(if report.faithful { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(ExitCode::from(report.status))
 }
 
 fn print_summary(s: &block::Summary) {

@@ -164,8 +164,25 @@ fn state(r: &Report) {
             out!("            {} wrong at offset {}  {path}", bytes(e.bytes), e.offset_bytes);
         }
     }
+    let left = &v.left_out;
+    if left.total() > 0 {
+        out!("left out    {} operations on replayed files; the owner of {} names", left.operations, left.owners);
+        for e in left.examples.iter().chain(&left.owner_examples) {
+            out!("            {e}");
+        }
+    }
     if let Some(tree) = &v.tree {
+        let c = &tree.compared;
         out!("tree        {} names, {} differ; digest {}", tree.found, tree.differing, tree.full_digest);
+        out!(
+            "            compared: {} types, {} sizes, {} modes, {} owners, {} link counts, {} sets of attributes",
+            c.types,
+            c.sizes,
+            c.modes,
+            c.uids,
+            c.link_counts,
+            c.attributes
+        );
         for e in &tree.examples {
             out!("            {e}");
         }

@@ -3,6 +3,7 @@
 pub(crate) mod bpf;
 pub(crate) mod device;
 pub(crate) mod mount;
+pub(crate) mod same_tree;
 pub(crate) mod terminal;
 
 use std::{

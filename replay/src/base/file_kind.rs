@@ -1,7 +1,7 @@
 //! File types, from the reel's columns or from `st_mode`.
 
 /// Type of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Kind {
     /// The file exists, its type is unknown.
     #[default]

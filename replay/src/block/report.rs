@@ -11,6 +11,7 @@ use crate::{
         errno,
     },
     verdict::{
+        clauses::{Clause, Clauses},
         concurrency::Concurrency,
         judgement::{ENOUGH, MAX_DRIFT_PPM, time},
         latencies::Latency,
@@ -89,6 +90,10 @@ pub struct Report {
     pub faithful: bool,
     /// Why it is not.
     pub reasons: Vec<String>,
+    /// The same by clause. A block replay has no tree.
+    pub clauses: Clauses,
+    /// The exit status that these give: see [`Clause::bit`].
+    pub status: u8,
     /// The verdict in one sentence.
     pub sentence: String,
     #[serde(skip)]
@@ -149,6 +154,8 @@ impl Report {
             warnings: Vec::new(),
             faithful: false,
             reasons: Vec::new(),
+            clauses: Clauses::default(),
+            status: 0,
             sentence: String::new(),
             epoch_ns: o.epoch_ns,
             held: o.held > 0,
@@ -164,37 +171,42 @@ impl Report {
                 o.held
             ));
         }
-        out.reasons = out.reasons(config, lost);
+        out.clauses = out.clauses(config, lost);
+        out.reasons = out.clauses.reasons();
+        out.status = out.clauses.status();
         out.faithful = out.reasons.is_empty();
         out.sentence = out.sentence();
         out
     }
 
-    fn reasons(&self, config: &Config, lost: i64) -> Vec<String> {
-        let mut why = Vec::new();
+    fn clauses(&self, config: &Config, lost: i64) -> Clauses {
+        let mut why = Clauses::default();
         if lost > 0 {
-            why.push(format!("{lost} events of the original were lost while recording"));
+            why.push(Clause::LeftOut, format!("{lost} events of the original were lost while recording"));
         }
         let missing = self.summary.survey.ios - self.done;
         if missing != 0 {
-            why.push(format!("{missing} bios were not issued"));
+            why.push(Clause::Results, format!("{missing} bios were not issued"));
         }
         if self.wrong > config.limits.wrong {
-            why.push(format!("{} bios failed or transferred less than requested", self.wrong));
+            why.push(Clause::Results, format!("{} bios failed or transferred less than requested", self.wrong));
         }
         let unsupported: i64 = self.differences.iter().filter(|d| d.unsupported).map(|d| d.count).sum();
         if unsupported > config.limits.unsupported {
-            why.push(format!("{unsupported} bios are not supported by this device"));
+            why.push(Clause::Results, format!("{unsupported} bios are not supported by this device"));
         }
         if self.early > 0 {
-            why.push(format!("{} bios were issued early", self.early));
+            why.push(Clause::Timing, format!("{} bios were issued early", self.early));
         }
         let timed = config.clockwork.pace.has_schedule();
         let own = if timed { self.own_ns.p99 } else { self.own_ns.mean };
         // Waiting for room in the ring is not the replayer's lateness.
         let counts = timed || !self.held;
         if counts && own > config.limits.own_lateness_ns && self.own_ns.count >= ENOUGH {
-            why.push(format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)));
+            why.push(
+                Clause::Timing,
+                format!("the replayer itself was late ({} {})", if timed { "p99" } else { "mean" }, time(own)),
+            );
         }
         if let Some(ppm) = self.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
             let whose = if self.forced_ns.p50 > self.own_ns.p50 {
@@ -202,7 +214,7 @@ impl Report {
             } else {
                 "the replayer is too slow"
             };
-            why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
+            why.push(Clause::Timing, format!("issue times drift by {ppm:.0} ppm: {whose}"));
         }
         why
     }
@@ -210,7 +222,7 @@ impl Report {
     fn sentence(&self) -> String {
         let subject = if self.dry_run { "The replayer" } else { "The replay" };
         if !self.faithful {
-            return format!("{subject} is not faithful: {}.", self.reasons.join("; "));
+            return self.clauses.sentence(subject);
         }
         let own = time(self.own_ns.p99);
         if self.dry_run {

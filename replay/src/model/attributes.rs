@@ -1,13 +1,14 @@
-//! Follows mode, owner, umask and extended attributes of files: what the replay prepares at the start of a slice, and
-//! which extended attributes must have existed before the recording.
+//! Follows mode, owner, umask and extended attributes of files: what the replay prepares at the start of a slice, what
+//! the final tree must have, and which extended attributes must have existed before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     Call,
     model::{
+        access_lists,
         machine::Machine,
-        names::{InitialState, InodeAttributes, Kind, NO_NODE, NodeId, PresentName},
+        names::{Attribute, Device, Guessed, InitialState, InodeAttributes, Kind, NO_NODE, NodeId, PresentName},
         operands::Operands,
         processes::Ofd,
     },
@@ -41,15 +42,16 @@ enum Subject {
 
 /// Longest value of an extended attribute, bytes.
 const MAX_VALUE_BYTES: i64 = 64 << 10;
-/// POSIX access ACL: contains the permission bits.
-const ACL: &[u8] = b"system.posix_acl_access";
+/// Capabilities of a program file.
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl Machine {
     /// Applies umask(2). Done for all operations, not only those before a slice.
     pub(crate) fn masks_change(&mut self, r: &Rec) {
         if r.call == Call::Umask && r.ret >= 0 {
             let place = self.processes.of(r.task as usize).place;
-            self.processes.places[place].value.umask = r.mode & 0o777;
+            let place = &mut self.processes.places[place].value;
+            (place.umask, place.umask_known) = (r.mode & 0o777, true);
         }
     }
 
@@ -66,86 +68,188 @@ impl Machine {
         }
     }
 
-    /// Applies an operation to the attributes of its file, after names changed. Only needed before a slice.
+    /// Applies an operation to the attributes of its file, after names changed.
     pub(crate) fn traits_change(&mut self, r: &Rec, v: &Operands) {
-        if !self.before_slice || r.ret < 0 {
+        if r.ret < 0 {
             return;
         }
-        let at = self.subject(v);
-        if self.clears_special_bits(r) {
-            self.special_bits_cleared(&at);
-        }
         let temporary = r.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
+        // Without `set_ids`, no file of the replay has such bits.
+        if self.set_ids {
+            self.privileges_cleared(r, v);
+        }
         match r.call {
             // `node` is the directory in which the unnamed file was created.
             c if c.opens() && temporary && v.node != NO_NODE && r.file != NO_ID => {
                 self.born(r, v.node, &Subject::Unnamed(r.file), r.mode, false);
             }
-            c if c.opens() && r.aux & 1 != 0 => self.named(r, v.node, r.mode, false),
+            c if c.opens() && r.aux & 1 != 0 => {
+                self.named(r, v.node, r.mode, false);
+                self.mode_at_birth(r, v.node);
+            }
             Call::Mkdir | Call::Mkdirat => self.named(r, v.node, r.mode, true),
-            Call::Mknod | Call::Mknodat => self.named(r, v.node, r.mode, false),
+            Call::Mknod | Call::Mknodat => {
+                self.named(r, v.node, r.mode, false);
+                self.numbered(r, v.node);
+            }
             c if c.symlinks() => self.named(r, v.node2, 0o777, false),
             c if c.links() && v.node == NO_NODE && v.node2 != NO_NODE => {
                 if let Some(e) = v.entry {
                     self.names.give_name(self.processes.ofds[e.ofd as usize].file, v.node2);
                 }
             }
-            Call::Chmod | Call::Fchmod | Call::Fchmodat | Call::Fchmodat2 => {
-                self.set(&at, |t| t.mode = Some(r.mode as u32 & 0o7777));
+            c if c.renames() && r.flags & i64::from(libc::RENAME_WHITEOUT) != 0 && v.node != NO_NODE => {
+                self.names.set(v.node, |t| t.device = Some(Device { block: false, number: 0 }));
             }
-            c if c.chowns() => {
-                let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
-                self.set(&at, |t| {
-                    t.uid = id(r.aux).or(t.uid);
-                    t.gid = id(r.aux2).or(t.gid);
-                });
+            c if c.chmods() => {
+                let at = self.subject(v);
+                self.mode_changes(r, &at);
             }
+            c if c.chowns() => self.owner_changes(r, v),
             c if c.sets_attribute() && r.name != NONE => {
-                let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
-                let value: Box<[u8]> = self.reel.texts.paths.bytes(r.value).into();
-                self.set(&at, |t| set_attribute(t, name, value));
+                let at = self.subject(v);
+                self.attribute_set(r, &at);
             }
             c if c.removes_attribute() && r.name != NONE => {
+                let at = self.subject(v);
                 let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
-                self.set(&at, |t| {
-                    t.attributes.insert(name, None);
-                });
+                self.set_attribute(&at, name, Attribute::Removed);
+            }
+            // A guess is replaced by what is seen.
+            c if c.stats() => {
+                let at = self.subject(v);
+                if self.set_of(&at).guessed.mode {
+                    self.set(&at, |t| (t.mode, t.guessed.mode) = (Some(r.mode as u32 & 0o7777), false));
+                }
+            }
+            Call::Truncate if v.node != NO_NODE && self.named_files.get(v.node).is_none() => {
+                self.names.set(v.node, |t| t.len_bytes = Some(r.len_bytes));
             }
             _ => {}
         }
     }
 
-    /// Whether the kernel clears the set-user-ID and set-group-ID bits (fs/attr.c, `setattr_should_drop_suidgid`):
-    /// always for a change of owner, and for a change of data unless by root.
-    fn clears_special_bits(&self, r: &Rec) -> bool {
+    /// A mode was set. With an access list, it is part of that.
+    fn mode_changes(&mut self, r: &Rec, at: &Subject) {
+        let mode = r.mode as u32 & 0o7777;
+        let user = self.processes.of(r.task as usize).who;
+        // The kernel clears the set-group-ID bit unless the thread is in the file's group; supplementary groups are not
+        // followed.
+        let in_group = self.set_of(at).gid == Some(user.group.files) || user.user.files == 0;
+        let guessed = mode & libc::S_ISGID != 0 && !in_group;
+        self.set(at, |t| (t.mode, t.guessed.mode) = (Some(mode), guessed));
+        if let Some(list) = self.attribute_now(at, access_lists::ACCESS)
+            && let Some(list) = access_lists::with_mode(&list, mode)
+        {
+            self.set_attribute(at, access_lists::ACCESS.into(), Attribute::Value(list));
+        }
+    }
+
+    /// An owner was set. The ids that a thread in another user namespace names are not those of the file.
+    fn owner_changes(&mut self, r: &Rec, v: &Operands) {
+        let at = self.subject(v);
+        let maps = self.processes.of(r.task as usize).maps_users;
+        let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
+        let (uid, gid) = (id(r.aux), id(r.aux2));
+        self.set(&at, |t| {
+            if uid.is_some() {
+                (t.uid, t.guessed.uid) = (uid, maps);
+            }
+            if gid.is_some() {
+                (t.gid, t.guessed.gid) = (gid, maps);
+            }
+        });
+    }
+
+    /// An extended attribute was set. An access list also sets the permission bits.
+    fn attribute_set(&mut self, r: &Rec, at: &Subject) {
+        let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
+        if r.value == NONE {
+            return self.set_attribute(at, name, Attribute::Unknown);
+        }
+        let value: Box<[u8]> = self.reel.texts.paths.bytes(r.value).into();
+        let is_list = access_lists::is_list(&name);
+        let mut stored = !(is_list && access_lists::is_empty(&value));
+        if *name == *access_lists::ACCESS
+            && let Some((mode, minimal)) = access_lists::mode_of(&value)
+        {
+            let special = self.mode_now(at).unwrap_or(0) & 0o7000;
+            self.set(at, |t| (t.mode, t.guessed.mode) = (Some(special | mode), false));
+            stored = !minimal;
+        }
+        self.set_attribute(at, name, if stored { Attribute::Value(value) } else { Attribute::Removed });
+    }
+
+    /// A result that cannot recur shows that an extended attribute exists. Its value was not recorded.
+    pub(crate) fn attribute_shown(&mut self, r: &Rec, v: &Operands) {
+        if !r.call.gets_attribute() || r.name == NONE {
+            return;
+        }
+        let at = self.subject(v);
+        let name: Box<[u8]> = self.reel.texts.paths.bytes(r.name).into();
+        if self.attribute_now(&at, &name).is_none() {
+            self.set_attribute(&at, name, Attribute::Unknown);
+        }
+    }
+
+    /// Takes the mode that the recorder saw right after the creation of a file. It includes what the reel does not
+    /// contain, such as access lists of directories that existed before.
+    fn mode_at_birth(&mut self, r: &Rec, node: NodeId) {
+        let Some(info) = self.reel.files.get(&r.file).filter(|_| node != NO_NODE) else { return };
+        let fresh = (r.start_ns..=r.end_ns).contains(&info.first_ns) && info.kind == Kind::Regular;
+        if let Some(mode) = info.mode.filter(|_| fresh) {
+            self.names.set(node, |t| (t.mode, t.guessed.mode) = (Some(mode as u32 & 0o7777), false));
+        }
+    }
+
+    /// A node was created that may be that of a device.
+    fn numbered(&mut self, r: &Rec, node: NodeId) {
+        let block = match r.mode as u32 & libc::S_IFMT {
+            libc::S_IFBLK => true,
+            libc::S_IFCHR => false,
+            0 | libc::S_IFREG if node != NO_NODE => return self.names.set(node, |t| t.len_bytes = Some(0)),
+            _ => return,
+        };
+        if node != NO_NODE {
+            self.names.set(node, |t| t.device = Some(Device { block, number: r.aux as u32 }));
+        }
+    }
+
+    /// Applies what the kernel takes away when an owner or data changes.
+    fn privileges_cleared(&mut self, r: &Rec, v: &Operands) {
+        let changes_data = match r.call {
+            c if c.writes() => r.ret > 0,
+            c if c.opens() => r.flags as i32 & libc::O_TRUNC != 0 && r.aux & 1 == 0,
+            c => matches!(c, Call::Truncate | Call::Ftruncate | Call::Fallocate),
+        };
+        if !changes_data && !r.call.chowns() {
+            return;
+        }
+        let at = self.subject(v);
         let is_root = self.privileged && self.processes.of(r.task as usize).who.user.effective == 0;
-        r.call.chowns()
-            || !is_root
-                && match r.call {
-                    c if c.writes() => r.ret > 0,
-                    c if c.opens() => r.flags as i32 & libc::O_TRUNC != 0,
-                    c => matches!(c, Call::Truncate | Call::Ftruncate | Call::Fallocate),
-                }
+        // fs/attr.c, `setattr_should_drop_suidgid`.
+        if r.call.chowns() || !is_root {
+            self.special_bits_cleared(&at);
+        }
+        // Capabilities of the file, also if root changes it (security/commoncap.c, `cap_inode_killpriv`).
+        if self.attribute_now(&at, CAPABILITY).is_some() {
+            self.set_attribute(&at, CAPABILITY.into(), Attribute::Removed);
+        }
     }
 
     fn special_bits_cleared(&mut self, of: &Subject) {
-        let listed = match *of {
-            Subject::Name(node) if self.names.kind(node) == Kind::Directory => return,
-            Subject::Name(node) => {
-                let pre = self.names.pre(node);
-                Some(self.listed_mode(pre).0)
-            }
-            Subject::Unnamed(_) | Subject::Nothing => None,
-        };
-        self.set(of, |t| {
-            let Some(mode) = t.mode.or(listed) else { return };
-            // Without execute permission for the group, the set-group-ID bit has another meaning and stays.
-            let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
-            let kept = mode & 0o7777 & !(libc::S_ISUID | group);
-            if kept != mode & 0o7777 {
-                t.mode = Some(kept);
-            }
-        });
+        if let Subject::Name(node) = *of
+            && self.names.kind(node) == Kind::Directory
+        {
+            return;
+        }
+        let Some(mode) = self.mode_now(of) else { return };
+        // Without execute permission for the group, the set-group-ID bit has another meaning and stays.
+        let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+        let kept = mode & !(libc::S_ISUID | group);
+        if kept != mode {
+            self.set(of, |t| t.mode = Some(kept));
+        }
     }
 
     fn set(&mut self, of: &Subject, change: impl FnOnce(&mut InodeAttributes)) {
@@ -153,6 +257,48 @@ impl Machine {
             Subject::Name(node) => self.names.set(node, change),
             Subject::Unnamed(file) => self.names.set_unnamed(file, change),
             Subject::Nothing => {}
+        }
+    }
+
+    fn set_attribute(&mut self, of: &Subject, name: Box<[u8]>, to: Attribute) {
+        match *of {
+            Subject::Name(node) => self.names.set_attribute(node, name, to),
+            Subject::Unnamed(file) => self.names.set_attribute_of_unnamed(file, name, to),
+            Subject::Nothing => {}
+        }
+    }
+
+    fn set_of(&self, of: &Subject) -> InodeAttributes {
+        match *of {
+            Subject::Name(node) => self.names.set_of(node),
+            Subject::Unnamed(file) => self.names.set_of_unnamed(file),
+            Subject::Nothing => InodeAttributes::default(),
+        }
+    }
+
+    /// The permission bits, as far as known.
+    fn mode_now(&mut self, of: &Subject) -> Option<u32> {
+        let set = self.set_of(of).mode;
+        let Subject::Name(node) = *of else { return set };
+        let pre = self.names.pre(node);
+        set.or_else(|| self.listed_mode(pre).0)
+    }
+
+    /// The value of an extended attribute, if known.
+    fn attribute_now(&mut self, of: &Subject, name: &[u8]) -> Option<Box<[u8]>> {
+        let changed = match *of {
+            Subject::Name(node) => self.names.attributes_set(node),
+            Subject::Unnamed(file) => self.names.attributes_set_of_unnamed(file),
+            Subject::Nothing => None,
+        };
+        match changed.and_then(|all| all.get(name)) {
+            Some(Attribute::Value(value)) => Some(value.clone()),
+            Some(_) => None,
+            None => {
+                let Subject::Name(node) = *of else { return None };
+                let pre = self.names.pre(node);
+                self.attributes.get(&pre)?.get(name).cloned()
+            }
         }
     }
 
@@ -182,29 +328,65 @@ impl Machine {
     }
 
     fn born(&mut self, r: &Rec, parent: NodeId, of: &Subject, mode: i32, directory: bool) {
-        let umask = self.processes.places[self.processes.of(r.task as usize).place].value.umask;
+        let place = self.processes.places[self.processes.of(r.task as usize).place].value;
         let above = self.names.set_of(parent);
         let above_pre = self.names.pre(parent);
-        let (above_mode, above_gid) = self.listed_mode(above_pre);
-        let above_mode = above.mode.unwrap_or(above_mode);
+        let (listed_mode, listed_gid) = self.listed_mode(above_pre);
+        let above_mode = above.mode.or(listed_mode);
+        let above_gid = above.gid.or(listed_gid);
         let (uid, gid) = self.owner_of(r.task as usize);
+        let known = self.knows_owner_of(r.task as usize);
         // A new entry of a set-group-ID directory gets the directory's group; a new directory also inherits the bit.
-        let inherits = above_mode & libc::S_ISGID != 0;
+        let inherits = above_mode.unwrap_or(0) & libc::S_ISGID != 0;
         let special = if inherits && directory { libc::S_ISGID } else { 0 };
+        // mkdir(2) takes only the sticky bit of the special ones.
+        let wanted = mode as u32 & if directory { 0o1777 } else { 0o7777 };
+        let parent = Subject::Name(parent);
+        // Symbolic links have no access lists.
+        let default = self.attribute_now(&parent, access_lists::DEFAULT).filter(|_| !r.call.symlinks());
+        let list = default.as_ref().and_then(|list| access_lists::inherited(list, wanted));
+        let mut guessed = Guessed { mode: false, uid: !known, gid: !known };
+        if inherits {
+            guessed.gid = above_gid.is_none() || above.guessed.gid;
+        } else if above_mode.is_none() || above.guessed.mode {
+            guessed.gid = true;
+        }
+        let bits = match &list {
+            Some((bits, _)) => wanted & !0o777 | bits,
+            None => {
+                guessed.mode = !place.umask_known && wanted & 0o777 != 0;
+                wanted & !(place.umask as u32)
+            }
+        };
         self.set(of, |t| {
-            t.mode = Some(mode as u32 & 0o7777 & !(umask as u32) | special);
+            t.mode = Some(bits | special);
             t.uid = Some(uid);
-            t.gid = if inherits { above.gid.or(above_gid) } else { Some(gid) };
+            t.gid = if inherits { above_gid } else { Some(gid) };
+            t.guessed = guessed;
         });
+        if let Some((_, Some(access))) = list {
+            self.set_attribute(of, access_lists::ACCESS.into(), Attribute::Value(access));
+        }
+        if let Some(default) = default.filter(|_| directory) {
+            self.set_attribute(of, access_lists::DEFAULT.into(), Attribute::Value(default));
+        }
     }
 
-    fn listed_mode(&self, pre: NodeId) -> (u32, Option<u32>) {
+    /// Mode and group of a file at the start, as far as known.
+    fn listed_mode(&self, pre: NodeId) -> (Option<u32>, Option<u32>) {
         if pre == NO_NODE {
-            return (0, None);
+            return (None, None);
         }
-        let InitialState::Present { row, .. } = self.names.before(pre) else { return (0, None) };
+        let InitialState::Present { row, .. } = self.names.before(pre) else { return (None, None) };
         let row = self.reel.tree.get(*row as usize);
-        (row.and_then(|r| r.mode).unwrap_or(0) as u32, row.and_then(|r| r.gid).map(|g| g as u32))
+        let mode = row.and_then(|r| r.mode).or_else(|| self.sizes.mode_proven(pre));
+        (mode.map(|m| m as u32 & 0o7777), row.and_then(|r| r.gid).map(|g| g as u32))
+    }
+
+    /// Whether the ids of the files that a thread creates are recorded.
+    fn knows_owner_of(&self, task: usize) -> bool {
+        let u = self.processes.of(task);
+        u.alive && !u.maps_users && u.who_known
     }
 
     /// User and group of the files that a thread creates. Before the thread starts: those of its closest ancestor whose
@@ -273,15 +455,26 @@ impl Machine {
         }
     }
 
+    /// Extended attributes that a replay can give to a file without a name.
+    pub(crate) fn attributes_of_unnamed(&self, file: i64) -> Attributes {
+        let changed = self.names.attributes_set_of_unnamed(file).into_iter().flatten();
+        let valued = changed.filter_map(|(name, value)| match value {
+            Attribute::Value(value) if self.may_make(name) => Some((name.clone(), value.clone())),
+            _ => None,
+        });
+        valued.collect()
+    }
+
     /// Extended attributes of all files in `there`, by current name: the initial ones as changed by the workload.
     pub(crate) fn attributes_now(&self, there: &[PresentName]) -> HashMap<NodeId, Attributes> {
         let mut out = HashMap::new();
         for t in there {
             let mut all = self.attributes.get(&t.pre).cloned().unwrap_or_default();
-            for (name, value) in self.names.set_of(t.node).attributes {
+            for (name, value) in self.names.attributes_set(t.node).into_iter().flatten() {
                 match value {
-                    Some(value) => all.insert(name, value),
-                    None => all.remove(&name),
+                    Attribute::Value(value) => all.insert(name.clone(), value.clone()),
+                    // It cannot be prepared.
+                    Attribute::Removed | Attribute::Unknown => all.remove(name),
                 };
             }
             if !all.is_empty() {
@@ -289,54 +482,5 @@ impl Machine {
             }
         }
         out
-    }
-}
-
-/// Sets an extended attribute. An access ACL also sets the permission bits.
-fn set_attribute(t: &mut InodeAttributes, name: Box<[u8]>, value: Box<[u8]>) {
-    if *name == *ACL
-        && let Some((mode, minimal)) = acl_mode(&value)
-    {
-        t.mode = Some(t.mode.unwrap_or(0) & 0o7000 | mode);
-        if minimal {
-            t.attributes.insert(name, None);
-            return;
-        }
-    }
-    t.attributes.insert(name, Some(value));
-}
-
-/// Permission bits in an access ACL (include/uapi/linux/posix_acl_xattr.h), and whether it contains nothing else.
-fn acl_mode(value: &[u8]) -> Option<(u32, bool)> {
-    const USER_OBJ: u16 = 1;
-    const GROUP_OBJ: u16 = 4;
-    const MASK: u16 = 0x10;
-    const OTHER: u16 = 0x20;
-    let entries = value.get(4..)?.chunks_exact(8);
-    let entries: Vec<(u16, u32)> =
-        entries.map(|e| (u16::from_le_bytes([e[0], e[1]]), u32::from(u16::from_le_bytes([e[2], e[3]])))).collect();
-    let of = |tag: u16| entries.iter().find(|(t, _)| *t == tag).map(|(_, perm)| perm & 7);
-    let group = of(MASK).or(of(GROUP_OBJ))?;
-    Some((of(USER_OBJ)? << 6 | group << 3 | of(OTHER)?, entries.len() <= 3))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_access_list_tells_the_mode() {
-        let list = |entries: &[(u16, u16)]| {
-            let mut out = vec![2, 0, 0, 0];
-            for (tag, perm) in entries {
-                out.extend(tag.to_le_bytes());
-                out.extend(perm.to_le_bytes());
-                out.extend([0xff; 4]);
-            }
-            out
-        };
-        assert_eq!(acl_mode(&list(&[(1, 6), (4, 4), (0x20, 0)])), Some((0o640, true)));
-        assert_eq!(acl_mode(&list(&[(1, 7), (2, 7), (4, 4), (0x10, 5), (0x20, 1)])), Some((0o751, false)));
-        assert_eq!(acl_mode(&[2, 0]), None);
     }
 }

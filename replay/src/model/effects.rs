@@ -112,23 +112,6 @@ impl Machine {
         self.names.clear(node);
     }
 
-    /// Applies operations on names created by something not recorded. These are not replayed.
-    pub(crate) fn foreign_names_change(&mut self, r: &Rec, v: &Operands) {
-        if r.ret < 0 || v.node == NO_NODE {
-            return;
-        }
-        match r.call {
-            Call::Unlink | Call::Unlinkat | Call::Rmdir => self.names.clear(v.node),
-            c if c.renames() && v.node2 != NO_NODE => {
-                self.names.make(v.node, Kind::Foreign, None);
-                self.named_files.remove(v.node2);
-                self.names.rename(v.node, v.node2);
-            }
-            c if c.links() && v.node2 != NO_NODE => self.names.make(v.node2, Kind::Foreign, None),
-            _ => self.names.make(v.node, Kind::Foreign, None),
-        }
-    }
-
     fn names_failed(&mut self, r: &Rec, node: NodeId, node2: NodeId) {
         let is = |e: i32| r.ret == -i64::from(e);
         let makes = matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat);
@@ -240,9 +223,18 @@ impl Machine {
             let kind = if kind == Kind::Unknown && flags & libc::O_DIRECTORY != 0 { Kind::Directory } else { kind };
             self.names.prove_present(node, kind, None);
         }
+        if r.file == NO_ID && flags & libc::O_ACCMODE != libc::O_RDONLY {
+            // What is written cannot be followed.
+            self.names.set(node, |t| t.len_bytes = Some(NO_ID));
+        }
         if r.file != NO_ID {
             let pre = self.names.pre(node);
             self.file_opened(r.file, pre, created);
+            if let Some(len_bytes) = self.names.set_of(node).len_bytes.filter(|n| !created && *n != NO_ID) {
+                // Nothing had it open when its length was set.
+                self.sizes.truncated(r.file, len_bytes);
+                self.names.set(node, |t| t.len_bytes = None);
+            }
             let seen = self.reel.files.get(&r.file).and_then(|f| f.size_bytes);
             if let Some(size) = seen.filter(|_| !created && flags & libc::O_TRUNC == 0) {
                 self.sizes.size_seen(pre, Some(r.file), size);

@@ -98,7 +98,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// The machine at the start of the recording, with the names that the reel lists.
-    pub(crate) fn new(reel: Input, options: &MachineOptions<'_>) -> Self {
+    pub(crate) fn new(mut reel: Input, options: &MachineOptions<'_>) -> Self {
+        reel.set_roots(options.roots);
         let mut machine = Self {
             reel,
             names: Names::new(options.roots),

@@ -10,10 +10,12 @@
 //!
 //! May use: `base`, `reel`, `contents`.
 
+pub(crate) mod access_lists;
 pub mod attributes;
 pub mod credentials;
 pub mod data_keys;
 pub(crate) mod effects;
+pub(crate) mod left_out;
 pub(crate) mod lock_effects;
 pub mod locks;
 pub(crate) mod lookups;

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use crate::Skip;
 pub use crate::base::file_kind::Kind;
 pub use rebase::PresentName;
-pub use traits::InodeAttributes;
+pub use traits::{Attribute, Device, Guessed, InodeAttributes};
 use traits::{InodeAttributeSets, NO_ATTRIBUTES};
 
 /// A path.

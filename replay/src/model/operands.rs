@@ -4,6 +4,7 @@ use crate::{
     Call, Skip,
     base::{ids::Words, privileges::is_privileged_attribute},
     model::{
+        access_lists,
         attributes::AttributesOf,
         machine::Machine,
         names::{Kind, NO_NODE, NodeId, ROOT},
@@ -171,22 +172,33 @@ impl Machine {
         one && there && r.name != NONE && is_privileged_attribute(self.reel.texts.paths.bytes(r.name))
     }
 
-    fn look(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
+    /// Why a call is not replayed, whatever its operands are.
+    fn refused(&self, r: &Rec) -> Option<Skip> {
         if r.call.sets_attribute() && r.value == NONE {
-            return Err(Skip::NoValue);
+            return Some(Skip::NoValue);
         }
         if (r.call.chowns() || r.call.sets_user()) && self.processes.of(r.task as usize).maps_users {
-            return Err(Skip::MappedUser);
+            return Some(Skip::MappedUser);
         }
-        if !self.privileged && self.needs_root(r) {
-            return Err(Skip::NeedsRoot);
+        if !self.privileged && (r.call.chowns() || r.call.sets_user() || self.needs_root(r)) {
+            return Some(Skip::NeedsRoot);
         }
         if !self.set_ids && self.depends_on_privileged_attribute(r) {
-            return Err(Skip::PrivilegedAttribute);
+            return Some(Skip::PrivilegedAttribute);
         }
         // The invalid number of nanoseconds was not recorded.
         if r.call.sets_times() && failed_with(r, libc::EINVAL) {
-            return Err(Skip::NoValue);
+            return Some(Skip::NoValue);
+        }
+        let kind = r.mode as u32 & libc::S_IFMT;
+        let makes_node = matches!(r.call, Call::Mknod | Call::Mknodat);
+        (makes_node && !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO)).then_some(Skip::DeviceNode)
+    }
+
+    fn look(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
+        let refused = self.refused(r);
+        if let Some(why) = refused.filter(|_| r.call.sets_user()) {
+            return Err(why);
         }
         if r.call == Call::OpenByHandleAt {
             return self.look_at_handle(r, v);
@@ -197,8 +209,12 @@ impl Machine {
             Call::Utimensat | Call::Futimesat | Call::Statx if r.path == NONE => false,
             c => self.takes_path(c),
         };
+        // What is refused has operands all the same: its effect on the recorded tree is followed.
         if path_call { self.look_at_paths(r, v) } else { self.look_at_fds(r, v) }?;
-        let gets = r.call.gets_attribute() || r.call.removes_attribute();
+        refused.map_or(Ok(()), Err)?;
+        // The kernel also removes an access list that is not there.
+        let removes = r.call.removes_attribute() && !self.names_access_list(r);
+        let gets = r.call.gets_attribute() || removes;
         let must_be_there = gets || r.call.sets_attribute() && r.aux & i64::from(libc::XATTR_REPLACE) != 0;
         let shows = r.ret >= 0 && must_be_there || failed_with(r, libc::ERANGE) || failed_with(r, libc::EEXIST);
         if r.name != NONE && shows && !r.call.is_request() && !self.has_attribute(r, v) {
@@ -247,6 +263,10 @@ impl Machine {
             Some(file) => AttributesOf::File(file),
             None => self.named_files.get(v.node).map_or(AttributesOf::Place(v.node), AttributesOf::File),
         }
+    }
+
+    fn names_access_list(&self, r: &Rec) -> bool {
+        r.name != NONE && access_lists::is_list(self.reel.texts.paths.bytes(r.name))
     }
 
     fn has_attribute(&mut self, r: &Rec, v: &Operands) -> bool {
@@ -351,7 +371,6 @@ impl Machine {
                 // With another root directory, getcwd returns another path.
                 if place.root != place.own_root { Err(Skip::Outside) } else { place.cwd.map(|_| ()) }
             }
-            c if c.sets_user() && !self.privileged => Err(Skip::NeedsRoot),
             Call::Setgroups if r.aux > 0 && r.value == NONE => Err(Skip::NoValue),
             c if c.sets_user() => Ok(()),
             // Resolved in [`super::mappings`].
@@ -384,9 +403,6 @@ impl Machine {
                 {
                     return Err(Skip::DirPosition);
                 }
-                if r.call.chowns() && !self.privileged {
-                    return Err(Skip::NeedsRoot);
-                }
                 Ok(())
             }
         }
@@ -417,15 +433,6 @@ impl Machine {
     }
 
     fn look_at_paths(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
-        if r.call.chowns() && !self.privileged {
-            return Err(Skip::NeedsRoot);
-        }
-        if matches!(r.call, Call::Mknod | Call::Mknodat) {
-            let kind = r.mode as u32 & libc::S_IFMT;
-            if !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO) {
-                return Err(Skip::DeviceNode);
-            }
-        }
         self.resolve_names(r, v)?;
         // From a root directory inside the roots, the thread goes to the target's root: the recorded root does not
         // exist there.

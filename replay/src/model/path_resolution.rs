@@ -231,7 +231,7 @@ impl Machine {
         let (slot, rooted) = self.said(place.own_root, text.last() == Some(&b'/'));
         let placed = self.placed(slot, node, rooted)?;
         let unsaid = slot == TOP && r.via == Via::Uring && r.call.takes_no_directory();
-        if unsaid && self.names.area(placed.1).is_none() { Err(Skip::OtherRoot) } else { Ok(placed) }
+        if unsaid && self.names.area(placed.1).is_none() { Err(v.out_of_reach(placed.1)) } else { Ok(placed) }
     }
 
     /// The current path from the last point at which it entered the roots, as seen from a thread's root directory
@@ -276,6 +276,12 @@ impl Machine {
 }
 
 impl Operands {
+    /// The call cannot say this place. It is kept, since the effect of the call is followed.
+    fn out_of_reach(&mut self, node: NodeId) -> Skip {
+        self.node = node;
+        Skip::OtherRoot
+    }
+
     /// Replaces paths that would not lead to the same place in the replay. Returns whether one starts at the target's
     /// root in a thread with another root directory.
     pub(crate) fn substitute_paths(&self, r: &mut Rec) -> bool {

@@ -97,6 +97,8 @@ pub struct FsContext {
     pub own_root: NodeId,
     /// File creation mask (umask).
     pub umask: i32,
+    /// The reel has the mask; otherwise it is a default.
+    pub umask_known: bool,
 }
 
 /// A replayed file mapping.
@@ -143,6 +145,8 @@ pub struct Use {
     pub ended: bool,
     /// User and group ids.
     pub who: crate::model::credentials::Credentials,
+    /// The reel has its ids; otherwise they are a default.
+    pub who_known: bool,
     /// In another user namespace: the ids that it names are other users here.
     pub maps_users: bool,
 }
@@ -250,6 +254,7 @@ impl Processes {
                 alive: true,
                 ended: false,
                 who: Default::default(),
+                who_known: false,
                 maps_users: false,
             },
         );

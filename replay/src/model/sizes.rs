@@ -26,6 +26,8 @@ struct FileSize {
     unlinked: bool,
     /// The workload created it, so its inode needs space, too.
     made: bool,
+    /// `size` follows from the size in the reel's `tree` and from all changes since.
+    followed: bool,
     /// `size` is exact; otherwise it is the least size that results prove.
     exact: bool,
     /// Its data was only appended to since the start.
@@ -104,6 +106,7 @@ impl Sizes {
         } else if fresh && pre != NO_NODE {
             f.pre = Some(pre);
             f.size = listed;
+            f.followed = listed.is_some();
             f.scaled = scale.size(listed.unwrap_or(0));
             f.alloc = blocks(f.scaled);
         }
@@ -189,6 +192,8 @@ impl Sizes {
         let b = self.bounds.entry(pre).or_insert(Bounds { least: 0, most: i64::MAX });
         if ret > 0 {
             b.least = b.least.max(end);
+            // The listed size is not the one at the start.
+            f.followed &= f.size.is_none_or(|size| end <= size);
         }
         if ret < len {
             // A short read of a regular file ends at the end of the file.
@@ -212,6 +217,11 @@ impl Sizes {
         if pre != NO_NODE {
             self.modes.entry(pre).or_insert(mode & 0o7777);
         }
+    }
+
+    /// Initial permission bits that results proved.
+    pub fn mode_proven(&self, pre: NodeId) -> Option<i32> {
+        self.modes.get(&pre).copied()
     }
 
     /// The file could be executed, or the directory searched.
@@ -346,6 +356,7 @@ impl Sizes {
         let f = self.file(file);
         f.modify();
         f.exact = false;
+        f.followed = false;
     }
 
     /// The file's size, if exactly known.
@@ -356,6 +367,13 @@ impl Sizes {
     /// The file's size on the target, if exactly known.
     pub fn exact_scaled(&self, file: i64) -> Option<i64> {
         self.files.get(&file).filter(|f| f.exact).map(|f| f.scaled)
+    }
+
+    /// The file's size on the target at the end, if the recording determines it.
+    pub fn end_size(&self, file: i64) -> Option<i64> {
+        let f = self.files.get(&file)?;
+        let followed = f.followed && self.scale.is_none();
+        if f.exact { Some(f.scaled) } else { f.size.filter(|_| followed) }
     }
 
     /// The scale of file sizes.

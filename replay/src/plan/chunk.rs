@@ -261,6 +261,7 @@ impl Get<'_> {
         Some(Rec {
             call,
             in_flight: bits & 1 != 0,
+            changes_unknown: false,
             raced: bits & 2 != 0,
             regular: bits & 4 != 0,
             loose: bits & 8 != 0,

@@ -28,7 +28,7 @@ impl Planner {
         let task = r.task as usize;
         let u = self.machine.processes.of(task);
         if u.ended {
-            return self.programs.skip(Skip::AfterExit);
+            return self.programs.leave_out(&self.machine, r, &Operands::none(), Skip::AfterExit);
         }
         if !u.alive {
             // Its start was not recorded. It starts like the threads that existed at the beginning.
@@ -95,11 +95,14 @@ impl Planner {
         self.follow_effects(r, &v);
     }
 
-    /// Skips an operation. Its effects are followed all the same, unless it left everything `untouched`.
+    /// Skips an operation. The model follows its effects all the same, unless it left everything `untouched`: the final
+    /// tree is compared with the one that the recording left.
     fn leave_out(&mut self, r: &Rec, v: &Operands, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
+        // Before the names change, since these locate it.
+        self.programs.leave_out(&self.machine, r, v, why);
         match why {
-            Skip::OutOfSight => self.machine.foreign_names_change(r, v),
             Skip::Outside => self.machine.outside_names_change(r, v),
+            _ if !untouched => self.machine.left_out_changes(r, v, why),
             _ => {}
         }
         self.take_consequences();
@@ -113,7 +116,6 @@ impl Planner {
         self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
         // The recorded call released its locks in any case.
         self.machine.locks_dropped(unlocks);
-        self.programs.skip(why);
     }
 
     /// Adapts the record to what the target can do, and sets the fields that only planning can determine.

@@ -3,6 +3,7 @@
 use crate::{
     base::privileges,
     model::{
+        attributes::Attributes,
         names::{InodeAttributes, NodeId},
         processes::Slot,
     },
@@ -40,8 +41,10 @@ pub struct Unnamed {
     pub size_bytes: i64,
     /// Key of its generated data.
     pub key: u64,
-    /// Permission bits, owner and extended attributes, as far as the user of the replay may set them.
+    /// Permission bits and owner, as far as the user of the replay may set them.
     pub set: InodeAttributes,
+    /// Extended attributes, likewise.
+    pub attributes: Attributes,
 }
 
 /// An open file description.
@@ -125,7 +128,7 @@ impl Plan {
             if !self.set_ids {
                 let mut mode = u.set.mode.unwrap_or(0);
                 let directory = u.kind == UnnamedKind::Directory;
-                let left_out = privileges::leave_out(directory, &mut mode, &mut u.set.attributes);
+                let left_out = privileges::leave_out(directory, &mut mode, &mut u.attributes);
                 u.set.mode = u.set.mode.map(|_| mode);
                 self.begin.set_ids_left_out += i64::from(left_out);
             }

@@ -67,10 +67,11 @@ impl Planner {
         let bytes = |t: &Option<Text>| t.as_ref().map_or_else(|| b"/".to_vec(), |t| to_bytes(t));
         let (cwd, root) = (bytes(&t.cwd), bytes(&t.root));
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
-        let here = self.fs_context(&cwd, &root, umask);
+        let here = self.fs_context(&cwd, &root, t.umask);
         self.machine.processes.start_root(i, here);
         let who = Credentials::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
         self.machine.processes.uses[i].who = who;
+        self.machine.processes.uses[i].who_known = t.uid.is_some() && t.gid.is_some();
         let mine = self.machine.reel.fds_of(t.task_id);
         for f in mine {
             let info = f.file.and_then(|f| self.machine.reel.files.get(&f)).cloned();
@@ -144,7 +145,7 @@ impl Planner {
         let cwd = to_bytes(&cwd);
         let root = t.root.as_ref().map_or_else(|| b"/".to_vec(), |r| to_bytes(r));
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
-        let here = self.fs_context(&cwd, &root, umask);
+        let here = self.fs_context(&cwd, &root, t.umask);
         let place = self.machine.processes.of(i).place;
         self.machine.processes.places[place].value = here;
         let cwd = if here.cwd.is_ok() { cwd } else { b"/".to_vec() };
@@ -155,13 +156,20 @@ impl Planner {
     }
 
     /// The fs context of a thread with this working directory and root directory at the start.
-    fn fs_context(&mut self, cwd: &[u8], root: &[u8], umask: i32) -> FsContext {
+    fn fs_context(&mut self, cwd: &[u8], root: &[u8], umask: Option<i32>) -> FsContext {
         let (root, cwd) = (self.machine.names.literal(root), self.machine.names.literal(cwd));
         let area = self.machine.names.area(cwd).filter(|a| *a != Skip::Outside);
         if area.is_none() {
             self.machine.names.prove_present(cwd, Kind::Directory, None);
         }
-        FsContext { cwd: area.map_or(Ok(cwd), Err), away: NO_NODE, root, own_root: self.machine.own_root(root), umask }
+        FsContext {
+            cwd: area.map_or(Ok(cwd), Err),
+            away: NO_NODE,
+            root,
+            own_root: self.machine.own_root(root),
+            umask: umask.unwrap_or(DEFAULT_UMASK),
+            umask_known: umask.is_some(),
+        }
     }
 
     /// Mappings at the start. Private ones are programs and libraries, which a replay does not map.
@@ -293,8 +301,8 @@ impl Planner {
         if !self.machine.privileged {
             (set.uid, set.gid) = (None, None);
         }
-        set.attributes.retain(|name, _| self.machine.may_make(name));
-        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key, set });
+        let attributes = self.machine.attributes_of_unnamed(file);
+        self.begin.unnamed.push(Unnamed { node: stand_in, kind, size_bytes: 0, key, set, attributes });
         InitialFile::Unnamed(number)
     }
 

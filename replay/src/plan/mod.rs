@@ -8,6 +8,7 @@
 //! * [`dependencies`] and [`edge`] determine what a step waits for; `requests` and `pipes` plan io_uring and AIO
 //!   requests, and streams;
 //! * `slice_start` and `initial_*` describe the state at the start, which [`run`](crate::run) opens, maps and locks;
+//! * [`gaps`] counts the operations on replayed files that are left out;
 //! * [`chunk`] and [`store`] store programs in pieces.
 //!
 //! May use: `base`, `reel`, `contents`, `model`.
@@ -16,6 +17,7 @@ pub mod chunk;
 pub(crate) mod commit;
 pub mod dependencies;
 pub mod edge;
+pub mod gaps;
 pub mod initial_descriptors;
 pub(crate) mod initial_locks;
 pub(crate) mod initial_threads;

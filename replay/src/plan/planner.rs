@@ -162,8 +162,7 @@ impl Planner {
         }
         let strayed = machine.strayed();
         machine.names.unfold();
-        let sized = |(node, file)| Some((node, machine.sizes.exact_scaled(file)?));
-        let end_sizes = machine.named_files.iter().filter_map(sized).collect();
+        let end_sizes = machine.end_sizes();
         let mut plan = Plan {
             end_sizes,
             tasks: programs.tasks,
@@ -174,6 +173,7 @@ impl Planner {
             tree: machine.reel.tree,
             calls: programs.calls,
             skipped: programs.skipped,
+            gaps: programs.gaps,
             unknown: machine.reel.unknown,
             strayed,
             implied: requests.implied,
@@ -189,6 +189,7 @@ impl Planner {
             told: programs.recorded_data,
             attributes: machine.attributes,
             slice: options.slice,
+            privileged: options.privileged,
             set_ids: options.set_ids,
             set_ids_left_out: machine.set_ids_left_out,
             recorder: machine.reel.recorder,

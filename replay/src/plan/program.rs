@@ -20,6 +20,7 @@ use crate::{
     },
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
+        gaps::Gaps,
         initial_descriptors::Begin,
         store::{Store, Stored},
     },
@@ -268,6 +269,8 @@ pub struct Plan {
     pub calls: i64,
     /// Number of skipped operations, by reason.
     pub skipped: BTreeMap<Skip, i64>,
+    /// Operations on replayed files among them that succeeded in the original.
+    pub gaps: Gaps,
     /// Number of calls about rings and AIO contexts, which are carried out by the requests.
     pub implied: i64,
     /// Setup flags (`IORING_SETUP_*`) of io_uring rings, by ring.
@@ -279,7 +282,7 @@ pub struct Plan {
     pub strayed: BTreeSet<Vec<u8>>,
     /// The name space at the end of the workload, with what results proved about the start.
     pub names: Names,
-    /// Exactly known file sizes at the end, bytes on the target, by name.
+    /// Known lengths of regular files at the end, bytes on the target, by name.
     pub end_sizes: HashMap<NodeId, i64>,
     /// Sizes to prepare, and space needed.
     pub sizes: Sizes,
@@ -299,6 +302,8 @@ pub struct Plan {
     pub attributes: HashMap<NodeId, Attributes>,
     /// What threads have open and mapped before their first step.
     pub begin: Begin,
+    /// The replay runs as root, so owners can be set.
+    pub privileged: bool,
     /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
     pub set_ids: bool,
     /// Number of operations issued without the set-ID bits of their mode.

@@ -8,11 +8,15 @@ use std::{
 use crate::{
     Skip,
     contents::data::RecordedData,
-    model::{machine::Machine, operands::BAD_FD},
+    model::{
+        machine::Machine,
+        operands::{BAD_FD, Operands},
+    },
     plan::{
         chunk::{CHUNK_STEPS, Chunk},
         dependencies::{FINISH, Order, Stamp},
         edge::EdgeKind,
+        gaps::Gaps,
         program::{Act, Range, Step, TaskPlan},
         store::Store,
     },
@@ -52,6 +56,8 @@ pub(crate) struct Programs {
     pub(crate) zero_ns: i64,
     /// Number of skipped operations, by reason.
     pub(crate) skipped: BTreeMap<Skip, i64>,
+    /// Those on replayed files.
+    pub(crate) gaps: Gaps,
     /// A piece could not be stored.
     pub(crate) failed: Option<io::Error>,
 }
@@ -72,6 +78,7 @@ impl Programs {
             before_slice,
             zero_ns: 0,
             skipped: BTreeMap::new(),
+            gaps: Gaps::default(),
             failed: None,
         }
     }
@@ -83,6 +90,14 @@ impl Programs {
             self.drafts.resize_with(tasks, Draft::default);
             self.joins.resize_with(tasks, Vec::new);
             self.turns.resize(tasks, i64::MIN);
+        }
+    }
+
+    /// Counts a skipped operation, and whether it is missing from the work on replayed files.
+    pub(crate) fn leave_out(&mut self, machine: &Machine, r: &Rec, v: &Operands, why: Skip) {
+        self.skip(why);
+        if !self.before_slice {
+            self.gaps.left_out(machine, r, v, why);
         }
     }
 

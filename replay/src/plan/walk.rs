@@ -283,11 +283,11 @@ impl Planner {
 
     /// A thread starts a program, which may run as another user (set-user-ID).
     pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
-        let (Some(uid), Some(gid), true) = (uid, gid, self.machine.privileged) else { return };
+        let (Some(uid), Some(gid)) = (uid, gid) else { return };
         let old = self.machine.processes.of(task).who;
         let who = old.executed(uid as u32, gid as u32);
-        self.machine.processes.uses[task].who = who;
-        if who.words() != old.words() {
+        (self.machine.processes.uses[task].who, self.machine.processes.uses[task].who_known) = (who, true);
+        if self.machine.privileged && who.words() != old.words() {
             self.machine.users_change = true;
             let list = self.programs.slot_list(task, who.words());
             self.programs.push(task, Act::Become(list), i64::MAX, |_| ());

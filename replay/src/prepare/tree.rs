@@ -216,7 +216,7 @@ impl Preparation {
 }
 
 /// Extended attributes by link id: what is known about a file by any of its names.
-fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
+pub(crate) fn attributes_by_link(plan: &Plan) -> HashMap<i64, Attributes> {
     let link_of = |node: NodeId| match plan.names.before(node) {
         InitialState::Present { row, .. } => plan.tree.get(*row as usize).and_then(|t| t.link_id),
         _ => None,

@@ -13,11 +13,13 @@ use ioreel_traces::{
     reader::Rows,
     rows::{self, Op},
     table::Row,
+    text::to_bytes,
 };
 
 use crate::{
     ReplayError,
     base::{budget::Budget, file_kind::Kind},
+    reel::roots::Roots,
 };
 
 /// A segment that is not open yet.
@@ -210,6 +212,10 @@ pub struct FileInfo {
     pub mode: Option<i32>,
     /// Size when first seen.
     pub size_bytes: Option<i64>,
+    /// When first seen, ns of the reel.
+    pub first_ns: i64,
+    /// It had a name inside the roots of the replay when first seen.
+    pub within: bool,
     /// Already unlinked when first seen; `path` is its former name.
     pub unlinked: bool,
     /// Device as stat(2) returns it.
@@ -221,8 +227,10 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    pub(super) fn of(row: rows::File) -> Self {
+    pub(super) fn of(row: rows::File, roots: &Roots) -> Self {
         Self {
+            first_ns: row.first_ns,
+            within: !row.path_is_gone() && row.path.as_ref().is_some_and(|p| roots.contain(&to_bytes(p))),
             kind: Kind::from_name(&row.kind),
             unlinked: row.path_is_gone(),
             path: row.path,

@@ -17,6 +17,7 @@ use crate::{
         feed::{Feed, FileFeed, Waiting, all, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
+        roots::Roots,
         submission::{Phase, Via, is_about_rings},
     },
 };
@@ -103,6 +104,8 @@ pub struct Rec {
     pub regular: bool,
     /// Uses a descriptor for direct I/O, which a file system refuses if its alignment is not met.
     pub direct: bool,
+    /// A call that a replay does not know, and that changes replayed files or where paths lead.
+    pub changes_unknown: bool,
     /// Compare only whether the byte count is 0, because files are scaled.
     pub loose: bool,
     /// Its results fit either order with an overlapping operation: a different result in the replay is not wrong.
@@ -174,6 +177,7 @@ impl Rec {
             call: Call::Other,
             in_flight: false,
             raced: false,
+            changes_unknown: false,
             content: 0,
             saved_permille: -1,
             regular: false,
@@ -245,6 +249,8 @@ pub struct Input {
     pub ring_flags: HashMap<i64, i64>,
     /// Texts of the operations in memory.
     pub texts: Texts,
+    /// Where replayed files are.
+    pub(crate) roots: Roots,
     /// Index in `tasks` by task id.
     pub task_index: HashMap<i64, u32>,
     /// Operations that were read and have not taken effect, by id. Ids are reused.
@@ -284,6 +290,7 @@ impl Input {
             tree: all::<rows::Tree>(reel, &mut budget)?,
             residence: None,
             texts: Texts::default(),
+            roots: Roots::default(),
             recorder: Recorder::of(&reel.manifest.cost),
             recs: Vec::new(),
             free: Vec::new(),
@@ -338,11 +345,11 @@ impl Input {
             if self.free_later(id) {
                 continue;
             }
-            let (files, budget) = (&mut self.files, &mut self.budget);
+            let (files, budget, roots) = (&mut self.files, &mut self.budget, &self.roots);
             // A file is first seen during a call on it or shortly after.
             self.file_feed.read(end_ns.saturating_add(1_000_000_000), |f| {
                 // Files open at the start are known already, with their path.
-                files.entry(f.file).or_insert_with(|| FileInfo { path: None, ..FileInfo::of(f) });
+                files.entry(f.file).or_insert_with(|| FileInfo { path: None, ..FileInfo::of(f, roots) });
                 budget.row()
             })?;
             return Ok(Some((id, end_ns)));
@@ -393,7 +400,7 @@ impl Input {
             && let Some(f) = rows.next().transpose()?
         {
             if wanted.remove(&f.file) {
-                self.files.insert(f.file, FileInfo::of(f));
+                self.files.insert(f.file, FileInfo::of(f, &self.roots));
             }
         }
         Ok(())
@@ -509,6 +516,7 @@ impl Input {
                 _ => op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             },
             aux2: op.aux2.unwrap_or(0),
+            changes_unknown: call == Call::Other && self.roots.changed_by(op),
             content: op.content_hash.as_deref().map_or(0, content_key),
             saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),
             via,

@@ -5,7 +5,8 @@
 //!
 //! * [`call`]: the calls that a replay knows; [`submission`]: io_uring and AIO requests;
 //! * `feed` reads segments in time order, [`input`] decodes rows, [`texts`] stores their paths;
-//! * [`footprint`] scales positions and lengths; `residence` finds the pages cached at the start; [`recorder`] has the
+//! * [`footprint`] scales positions and lengths; `roots` tells where replayed files are;
+//!   `residence` finds the pages cached at the start; [`recorder`] has the
 //!   overhead of the recording.
 //!
 //! May use: `base`.
@@ -18,6 +19,7 @@ pub mod input;
 pub(crate) mod record_kind;
 pub mod recorder;
 pub(crate) mod residence;
+pub(crate) mod roots;
 pub(crate) mod skip;
 pub(crate) mod slice;
 pub mod submission;

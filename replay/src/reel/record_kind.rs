@@ -12,6 +12,12 @@ pub(crate) fn changes_names(r: &Rec) -> bool {
         || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
 }
 
+/// Changes mode, owner, extended attributes or flags of a file, or tried to.
+pub(crate) fn alters(r: &Rec) -> bool {
+    let call = r.call;
+    call.changes_access() || call.sets_attribute() || call.removes_attribute() || call.sets_flags()
+}
+
 /// Changes nothing, whichever file its path leads to.
 pub(crate) fn only_looks(r: &Rec) -> bool {
     let opens = r.call.opens() && r.call != Call::Creat && r.flags as i32 & (libc::O_CREAT | libc::O_TRUNC) == 0;

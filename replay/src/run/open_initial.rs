@@ -18,7 +18,6 @@ use rustix::{
 
 use crate::{
     contents::fill::Filler,
-    model::names::InodeAttributes,
     plan::{
         initial_descriptors::{InitialFile, MapAtStart, OpenAtStart, Unnamed, UnnamedKind},
         program::Plan,
@@ -139,7 +138,7 @@ fn unnamed(
             let flags = OFlags::from_bits_retain((o.flags & !libc::O_ACCMODE) as u32) | OFlags::TMPFILE | OFlags::RDWR;
             match openat(CWD, "/", flags, Mode::from_raw_mode(0o600)) {
                 Ok(fd) => {
-                    dress(&fd, &u.set)?;
+                    dress(&fd, u)?;
                     if let Some(mode) = u.set.mode {
                         fchmod(&fd, Mode::from_raw_mode(mode))?;
                     }
@@ -178,17 +177,17 @@ fn unnamed(
 fn regular(path: &[u8], u: &Unnamed, filler: &Filler, salt: usize) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
     let fd = open(path, flags, Mode::from_raw_mode(0o600))?;
-    dress(&fd, &u.set)?;
+    dress(&fd, u)?;
     filler.fill(fd, u.size_bytes, u.size_bytes, (salt, u.key))
 }
 
 /// Sets the owner and extended attributes of a new file. The mode is set later.
-fn dress(fd: impl AsFd, set: &InodeAttributes) -> Result<(), Errno> {
+fn dress(fd: impl AsFd, u: &Unnamed) -> Result<(), Errno> {
+    let set = &u.set;
     if set.uid.is_some() || set.gid.is_some() {
         fchown(&fd, set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw))?;
     }
-    for (name, value) in &set.attributes {
-        let Some(value) = value else { continue };
+    for (name, value) in &u.attributes {
         match fsetxattr(&fd, &**name, value, XattrFlags::empty()) {
             // On a file system without extended attributes, results of later operations differ, which is reported.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}

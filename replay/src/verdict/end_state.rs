@@ -1,37 +1,55 @@
-//! End state: the tree that the replay left, against the tree that the recorded results imply.
+//! End state: the tree that the replay left, against the one that the recording left.
+//!
+//! What is expected does not depend on what was issued: operations that the replay leaves out have their effect in the
+//! expected tree. [`super::entry`] says what is compared of each name.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    os::fd::OwnedFd,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, Stat, fstat, lgetxattr, llistxattr, openat, readlinkat, statat},
+    io::Errno,
+};
 use serde::Serialize;
 
+pub use crate::verdict::entry::Compared;
 use crate::{
-    model::names::{Kind, NO_NODE, NodeId, ROOT, State},
+    model::{
+        attributes::Attributes,
+        names::{Kind, NO_NODE, NodeId, ROOT, State},
+    },
     plan::program::Plan,
     prepare::{
         directory::Directory,
         path_map::{Place, hidden},
+        tree::attributes_by_link,
     },
+    verdict::entry::{self, Entry, Values},
 };
 
 /// Number of differing names kept as examples.
 const EXAMPLES: usize = 10;
 /// Hexadecimal digits kept of a digest: 128 bits.
 const DIGITS: usize = 32;
+/// The kernel's limits on the names, and on the value, of extended attributes, bytes.
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
-/// Comparison of the final tree with the expected one. Of each name, both digests contain the path, type, length
-/// (regular files), target (symbolic links), and which names share its file. Properties that the reel does not
-/// determine are left out of both.
+/// Comparison of the final tree with the one that the recording left: names, types, lengths, link targets, hard links,
+/// link counts, modes, owners, extended attributes and device numbers. Properties that the recording does not determine
+/// are left out of both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TreeCheck {
     /// BLAKE3 digest of the expected tree.
     pub expected_digest: String,
     /// The same of the tree found.
     pub digest: String,
-    /// BLAKE3 digest of everything found, with modes and link counts. Serves to compare two replays.
+    /// BLAKE3 digest of everything found. Serves to compare two replays.
     pub full_digest: String,
     /// Number of names expected.
     pub expected: i64,
@@ -41,42 +59,12 @@ pub struct TreeCheck {
     pub differing: i64,
     /// The first of these.
     pub examples: Vec<String>,
-}
-
-/// The compared properties of a name. `None`: not determined by the reel, or not applicable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Line {
-    kind: Option<Kind>,
-    len: Option<i64>,
-    text: Option<Vec<u8>>,
-    /// Number of the first name of the same file: equal for hard links.
-    first: Option<i64>,
-}
-
-impl Line {
-    /// This line without the properties that `other` does not determine.
-    fn told_by(self, other: &Self) -> Self {
-        Self {
-            kind: self.kind.filter(|_| other.kind.is_some()),
-            len: self.len.filter(|_| other.len.is_some()),
-            text: self.text.filter(|_| other.text.is_some()),
-            first: self.first.filter(|_| other.first.is_some()),
-        }
-    }
-
-    fn words(&self) -> String {
-        let mut out = self.kind.map_or("anything".to_owned(), |k| format!("{k:?}").to_lowercase());
-        if let Some(len) = self.len {
-            out += &format!(" of {len} bytes");
-        }
-        if let Some(text) = &self.text {
-            out += &format!(" to {:?}", String::from_utf8_lossy(text));
-        }
-        if self.first.is_some() {
-            out += " with other names";
-        }
-        out
-    }
+    /// How much the recording determines.
+    pub compared: Compared,
+    /// Number of names whose owner differs because the replay does not run as root. They do not count as differing.
+    pub owners_not_set: i64,
+    /// The first of these.
+    pub owner_examples: Vec<String>,
 }
 
 /// An open directory of the walk.
@@ -134,6 +122,10 @@ struct Walk<'a> {
     hashes: [blake3::Hasher; 3],
     /// Number of the first name of each file with several names: by inode of the plan, and by inode number found.
     firsts: (HashMap<u32, i64>, HashMap<u64, i64>),
+    /// Number of names that each file with several names has at the end, by inode of the plan.
+    links: HashMap<u32, i64>,
+    /// Initial extended attributes of files with several names, by link id.
+    by_link: HashMap<i64, Attributes>,
     /// The same for the third digest. Names are numbered as found, since another plan may know other names.
     found_firsts: HashMap<u64, i64>,
     names: i64,
@@ -141,9 +133,18 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan, maps: &'a [Place], exclusive: bool) -> Self {
+        let mut links = HashMap::new();
+        for node in 1..plan.names.len() as NodeId {
+            let is_there = plan.names.area(node).is_none() && matches!(plan.names.now(node), State::Present { .. });
+            if let Some(inode) = plan.names.inode_of(node).filter(|_| is_there) {
+                *links.entry(inode).or_default() += 1;
+            }
+        }
         Self {
             plan,
             maps,
+            links,
+            by_link: attributes_by_link(plan),
             hidden: Vec::new(),
             exclusive,
             out: TreeCheck::default(),
@@ -176,24 +177,20 @@ impl<'a> Walk<'a> {
         Ok(Level { fd, node, path_len: path.len(), todo, known })
     }
 
-    /// What the recorded results say of a name: `None` if nothing, `Some(None)` if it does not exist.
-    fn told(&mut self, node: NodeId) -> Option<Option<Line>> {
+    /// What the recording says of a name: `None` if nothing, `Some(None)` if it does not exist.
+    fn told(&mut self, node: NodeId) -> Option<Option<Entry>> {
         let names = &self.plan.names;
         if names.area(node).is_some() || names.name_of(node).starts_with(b".unseen-entry") {
             return None;
         }
         match names.now(node) {
             State::Absent => Some(None),
-            State::Present { kind: Kind::Foreign | Kind::Socket | Kind::Device | Kind::Other, .. } => None,
-            State::Present { kind, target, .. } => {
-                let links = names.inode_of(node);
+            State::Present { .. } => {
+                let inode = names.inode_of(node);
+                let links = inode.and_then(|i| self.links.get(&i)).copied().unwrap_or(1);
                 let number = self.names;
-                Some(Some(Line {
-                    kind: Some(*kind).filter(|k| *k != Kind::Unknown),
-                    len: self.plan.end_sizes.get(&node).copied(),
-                    text: target.as_ref().filter(|_| *kind == Kind::Symlink).map(|t| t.to_vec()),
-                    first: links.map(|l| *self.firsts.0.entry(l).or_insert(number)),
-                }))
+                let first = inode.map(|l| *self.firsts.0.entry(l).or_insert(number));
+                Some(Some(Entry { first, ..entry::told(self.plan, node, links, &self.by_link) }))
             }
             _ => None,
         }
@@ -207,13 +204,12 @@ impl<'a> Walk<'a> {
             Some(to) => to.open(OFlags::PATH).ok().and_then(|dir| fstat(dir).ok()),
             None => statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok(),
         };
-        let found = stat.as_ref().map(|s| self.found(level, name, s));
+        let found = stat.as_ref().map(|s| self.found(level, name, s, mapped.is_some()));
         if let Some(found) = &found {
             self.out.found += 1;
-            let stat = stat.as_ref().map_or((0, 0, 0), |s| (s.st_mode, s.st_nlink, s.st_ino));
-            let links = if found.kind == Some(Kind::Directory) { 0 } else { stat.1 };
-            let first = found.first.map(|_| *self.found_firsts.entry(stat.2).or_insert(self.out.found));
-            self.hash(2, path, Some(&Line { first, ..found.clone() }), &format!("{:o} {links}", stat.0));
+            let inode = stat.as_ref().map_or(0, |s| s.st_ino);
+            let first = found.first.map(|_| *self.found_firsts.entry(inode).or_insert(self.out.found));
+            self.hash(2, path, Some(&Entry { first, ..found.clone() }));
         }
         let known_above = level.node != NO_NODE;
         let told = match node {
@@ -222,22 +218,12 @@ impl<'a> Walk<'a> {
             None if self.exclusive && known_above && !self.leads_to_maps(path) => Some(None),
             None => None,
         };
-        if let Some(expected) = told {
-            let masked = match (found.clone(), &expected) {
-                (Some(f), Some(e)) => Some(f.told_by(e)),
-                (f, _) => f,
-            };
-            self.out.expected += i64::from(expected.is_some());
-            self.hash(0, path, expected.as_ref(), "");
-            self.hash(1, path, masked.as_ref(), "");
-            if expected != masked {
-                self.out.differing += 1;
-                if self.out.examples.len() < EXAMPLES {
-                    let words = |l: &Option<Line>| l.as_ref().map_or("nothing".to_owned(), Line::words);
-                    let path = String::from_utf8_lossy(path);
-                    self.out.examples.push(format!("{path}: {} expected, {} found", words(&expected), words(&masked)));
-                }
+        if let Some(mut expected) = told {
+            // A mapped directory itself is the user's.
+            if let Some(e) = expected.as_mut().filter(|_| mapped.is_some()) {
+                e.forget_access();
             }
+            self.compare(path, expected, found.clone());
         }
         if found?.kind != Some(Kind::Directory) {
             return None;
@@ -249,24 +235,70 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn found(&mut self, level: &Level, name: &[u8], stat: &Stat) -> Line {
-        let number = self.names;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::Regular,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Symlink,
-            FileType::Fifo => Kind::Fifo,
-            FileType::Socket => Kind::Socket,
-            FileType::CharacterDevice | FileType::BlockDevice => Kind::Device,
-            FileType::Unknown => Kind::Unknown,
-        };
-        Line {
-            kind: Some(kind),
-            len: (kind == Kind::Regular).then_some(stat.st_size),
-            text: (kind == Kind::Symlink)
-                .then(|| readlinkat(&level.fd, name, Vec::new()).map(|t| t.into_bytes()).unwrap_or_default()),
-            first: (kind != Kind::Directory).then(|| *self.firsts.1.entry(stat.st_ino).or_insert(number)),
+    /// Compares what is expected and found at `path`; `None` is nothing.
+    fn compare(&mut self, path: &[u8], mut expected: Option<Entry>, found: Option<Entry>) {
+        if let (Some(e), Some(f)) = (&mut expected, &found) {
+            self.owner_is_settable(path, e, f);
+            if !self.exclusive {
+                ignore_attributes_of_others(e, f);
+            }
         }
+        let masked = match (found, &expected) {
+            (Some(f), Some(e)) => Some(f.told_by(e)),
+            (f, _) => f,
+        };
+        if let (Some(e), Some(_)) = (&expected, &masked) {
+            e.count(&mut self.out.compared);
+        }
+        self.out.expected += i64::from(expected.is_some());
+        self.hash(0, path, expected.as_ref());
+        self.hash(1, path, masked.as_ref());
+        if expected == masked {
+            return;
+        }
+        self.out.differing += 1;
+        if self.out.examples.len() < EXAMPLES {
+            let words = |l: &Option<Entry>| l.as_ref().map_or("nothing".to_owned(), Entry::main_words);
+            let how = match (&expected, &masked) {
+                (Some(e), Some(f)) => e.difference(f),
+                _ => format!("{} expected, {} found", words(&expected), words(&masked)),
+            };
+            self.out.examples.push(format!("{}: {how}", String::from_utf8_lossy(path)));
+        }
+    }
+
+    /// Only root can give a file to another user. Without root, such owners are counted and not compared.
+    fn owner_is_settable(&mut self, path: &[u8], expected: &mut Entry, found: &Entry) {
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let differs = |e: Option<u32>, f: Option<u32>, own: u32| e.is_some_and(|e| e != own && f != Some(e));
+        let (uid, gid) = (differs(expected.uid, found.uid, own.0), differs(expected.gid, found.gid, own.1));
+        if self.plan.privileged || !uid && !gid {
+            return;
+        }
+        self.out.owners_not_set += 1;
+        if self.out.owner_examples.len() < EXAMPLES {
+            let owner = |e: &Entry| {
+                let word = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
+                format!("{}:{}", word(e.uid), word(e.gid))
+            };
+            let path = String::from_utf8_lossy(path);
+            self.out.owner_examples.push(format!("{path}: {} expected, {} found", owner(expected), owner(found)));
+        }
+        (expected.uid, expected.gid) = (expected.uid.filter(|_| !uid), expected.gid.filter(|_| !gid));
+    }
+
+    fn found(&mut self, level: &Level, name: &[u8], stat: &Stat, mapped: bool) -> Entry {
+        let number = self.names;
+        let mut found = entry::found(self.plan, stat);
+        if found.kind == Some(Kind::Symlink) {
+            found.text = Some(readlinkat(&level.fd, name, Vec::new()).map(|t| t.into_bytes()).unwrap_or_default());
+        }
+        if found.kind != Some(Kind::Directory) {
+            found.first = Some(*self.firsts.1.entry(stat.st_ino).or_insert(number));
+        }
+        let attributes = if mapped { Values::new() } else { attributes_of(level, name, self.plan.set_ids) };
+        found.attributes = Some(attributes);
+        found
     }
 
     /// Whether this directory is above a mapped one, and may exist only for that reason.
@@ -274,13 +306,49 @@ impl<'a> Walk<'a> {
         self.maps.iter().map(|(from, _)| from).chain(&self.hidden).any(|p| p.starts_with(path))
     }
 
-    fn hash(&mut self, which: usize, path: &[u8], line: Option<&Line>, more: &str) {
-        let Some(line) = line else { return };
+    fn hash(&mut self, which: usize, path: &[u8], entry: Option<&Entry>) {
+        let Some(entry) = entry else { return };
         let hasher = &mut self.hashes[which];
         hasher.update(path);
         hasher.update(b"\0");
-        hasher.update(line.words().as_bytes());
-        let first = line.first.map(|f| f.to_string()).unwrap_or_default();
-        hasher.update(format!("\0{first}\0{more}\n").as_bytes());
+        hasher.update(entry.words().as_bytes());
+        let first = entry.first.map(|f| f.to_string()).unwrap_or_default();
+        hasher.update(format!("\0{first}\n").as_bytes());
     }
+}
+
+/// In a target that was not empty, files may have attributes of which the recording knows nothing.
+fn ignore_attributes_of_others(expected: &mut Entry, found: &Entry) {
+    let (Some(told), Some(there)) = (&mut expected.attributes, &found.attributes) else { return };
+    for (name, value) in there {
+        told.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+}
+
+/// The extended attributes of a name that a workload can have set. `security`: including `security.*`.
+fn attributes_of(level: &Level, name: &[u8], security: bool) -> Values {
+    // No other call takes a directory and a name without following it.
+    let mut path = PathBuf::from(format!("/proc/thread-self/fd/{}", level.fd.as_raw_fd()));
+    path.push(std::ffi::OsStr::from_bytes(name));
+    let mut out = Values::new();
+    let mut list = vec![0; 256];
+    let len = match llistxattr(&path, &mut list) {
+        Err(Errno::RANGE) => {
+            list.resize(MAX_ATTRIBUTE_BYTES, 0);
+            llistxattr(&path, &mut list)
+        }
+        len => len,
+    };
+    // Where there are no attributes (ENOTSUP), none is found.
+    list.truncate(len.unwrap_or(0));
+    for name in list.split(|b| *b == 0).filter(|n| !n.is_empty()) {
+        let counts = entry::is_of_workload(name) || security && name.starts_with(b"security.");
+        if !counts {
+            continue;
+        }
+        let mut value = vec![0; MAX_ATTRIBUTE_BYTES];
+        let value = lgetxattr(&path, name, &mut value).ok().map(|n| value[..n].into());
+        out.insert(name.into(), value);
+    }
+    out
 }

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    Skip,
     plan::{edge::EdgeKind, program::Plan},
     run::{
         outcomes::Outcomes,
         pace::{Clockwork, Pace},
     },
     verdict::{
+        clauses::{Clause, Clauses},
         concurrency::{Concurrency, concurrency},
         end_state::TreeCheck,
         latencies::{Latency, latencies},
+        left_out::LeftOut,
         results::{Class, Results, results},
         timing::{Timing, timing},
     },
@@ -43,6 +44,8 @@ pub struct Limits {
     pub wrong: i64,
     /// Number of calls that one of the two file systems cannot do.
     pub unsupported: i64,
+    /// Number of operations on replayed files that are left out, and of names whose owner cannot be set.
+    pub left_out: i64,
     /// Lateness caused by the replayer, ns: p99 of caused lateness at paces with a schedule, p99 of own lateness at
     /// `think`, mean of own lateness at the others.
     pub own_lateness_ns: i64,
@@ -50,7 +53,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { wrong: 0, unsupported: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
+        Self { wrong: 0, unsupported: 0, left_out: 0, own_lateness_ns: DEFAULT_MAX_OWN_LATENESS_NS }
     }
 }
 
@@ -63,6 +66,12 @@ pub struct Judgement {
     pub faithful: bool,
     /// Why it is not. Empty if it is.
     pub reasons: Vec<String>,
+    /// The same by clause.
+    pub clauses: Clauses,
+    /// The exit status that these give: see [`Clause::bit`].
+    pub status: u8,
+    /// Work of the original that the replay does not contain.
+    pub left_out: LeftOut,
     /// Operations that were planned but not issued, or for which another was issued. Always 0.
     pub missing: i64,
     /// Comparison of results.
@@ -104,6 +113,9 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
         sentence: String::new(),
         faithful: false,
         reasons: Vec::new(),
+        clauses: Clauses::default(),
+        status: 0,
+        left_out: LeftOut::of(plan, facts.tree.as_ref()),
         missing: results.missing,
         results,
         concurrency: concurrency(plan, outcomes),
@@ -113,67 +125,83 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
         replay_in_calls_ns,
         tree: facts.tree.clone(),
     };
-    out.reasons = reasons(&out, clockwork.pace, limits, &facts);
+    out.clauses = clauses(&out, clockwork.pace, limits, &facts);
     let skipped: i64 = plan.skipped.values().sum();
     if plan.calls == 0 && skipped > 0 {
-        out.reasons.push(format!("nothing was replayed: all {skipped} operations were skipped"));
+        out.clauses.push(Clause::LeftOut, format!("nothing was replayed: all {skipped} operations were skipped"));
     }
-    if let Some(n) = plan.skipped.get(&Skip::OtherRoot) {
-        out.reasons.push(format!("{n} requests from a chroot to files under --root were skipped"));
-    }
+    out.reasons = out.clauses.reasons();
+    out.status = out.clauses.status();
     out.faithful = out.reasons.is_empty();
     out.sentence = sentence(&out, plan, facts.dry);
     out
 }
 
-fn reasons(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Vec<String> {
-    let mut why = Vec::new();
-    let lost = facts.lost;
-    if lost > 0 {
-        why.push(format!("{lost} events of the original were lost while recording"));
+fn clauses(j: &Judgement, pace: Pace, limits: Limits, facts: &Facts) -> Clauses {
+    let mut why = Clauses::default();
+    results_differ(&mut why, j, limits, facts);
+    if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
+        why.push(Clause::Tree, format!("{} names of the final tree differ", tree.differing));
     }
+    if facts.lost > 0 {
+        let lost = facts.lost;
+        why.push(Clause::LeftOut, format!("{lost} events of the original were lost while recording"));
+    }
+    if let Some(reason) = j.left_out.reason(limits.left_out) {
+        why.push(Clause::LeftOut, reason);
+    }
+    out_of_time(&mut why, j, pace, limits);
+    why
+}
+
+/// Which results are not those of the original.
+fn results_differ(why: &mut Clauses, j: &Judgement, limits: Limits, facts: &Facts) {
+    let mut push = |reason| why.push(Clause::Results, reason);
     if facts.bad_reads > 0 {
-        why.push(format!("{} reads returned wrong data", facts.bad_reads));
+        push(format!("{} reads returned wrong data", facts.bad_reads));
     }
     if j.missing != 0 {
-        why.push(format!("{} operations were not issued", j.missing));
+        push(format!("{} operations were not issued", j.missing));
     }
     if j.results.strayed != 0 {
-        why.push(format!("{} operations were issued more than once or out of turn", j.results.strayed));
+        push(format!("{} operations were issued more than once or out of turn", j.results.strayed));
     }
     let classes = j.results.classes;
     if classes.wrong > limits.wrong {
-        why.push(format!("{} results are wrong", classes.wrong));
+        push(format!("{} results are wrong", classes.wrong));
     }
     if classes.unsupported > limits.unsupported {
-        why.push(unsupported(j));
+        push(unsupported(j));
     }
+}
+
+/// What was not issued at its time, or not in its order.
+fn out_of_time(why: &mut Clauses, j: &Judgement, pace: Pace, limits: Limits) {
+    let mut push = |reason| why.push(Clause::Timing, reason);
     if j.timing.overtaking > 0 {
-        why.push(format!(
+        push(format!(
             "{} operations were issued before the previous one of their thread had returned",
             j.timing.overtaking
         ));
     }
     if j.timing.early > 0 {
-        why.push(format!("{} operations were issued early", j.timing.early));
+        push(format!("{} operations were issued early", j.timing.early));
     }
     let broken: Vec<(&EdgeKind, i64)> =
         j.timing.edges.iter().map(|(k, e)| (k, e.violations)).filter(|(_, n)| *n > 0).collect();
     if !broken.is_empty() {
         let kinds: Vec<String> = broken.iter().map(|(k, n)| format!("{n} of {k}")).collect();
-        why.push(format!("operations did not wait for others they depend on ({})", kinds.join(", ")));
+        push(format!("operations did not wait for others they depend on ({})", kinds.join(", ")));
     }
-    why.extend(late(&j.timing, pace, limits.own_lateness_ns));
+    if let Some(reason) = late(&j.timing, pace, limits.own_lateness_ns) {
+        push(reason);
+    }
     if let Some(ppm) = j.timing.drift_ppm.filter(|ppm| ppm.abs() > MAX_DRIFT_PPM) {
         let t = &j.timing;
         let whose =
             if t.caused_ns.p50 < t.schedule_ns.p50 / 2 { "the target is too slow" } else { "the replayer is too slow" };
-        why.push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
+        push(format!("issue times drift by {ppm:.0} ppm: {whose}"));
     }
-    if let Some(tree) = j.tree.as_ref().filter(|t| t.differing > 0) {
-        why.push(format!("{} names of the final tree differ", tree.differing));
-    }
-    why
 }
 
 /// Why the replayer was too late, if it was.
@@ -217,7 +245,7 @@ fn sentence(j: &Judgement, plan: &Plan, dry: bool) -> String {
     let but = if skipped > 0 { format!(" ({share:.1} % of operations skipped)") } else { String::new() };
     let subject = if dry { "The replayer" } else { "The replay" };
     if !j.faithful {
-        return format!("{subject} is not faithful: {}.", j.reasons.join("; "));
+        return j.clauses.sentence(subject);
     }
     let own = format!("{} at p99, {} at most", time(j.timing.own_ns.p99), time(j.timing.own_ns.max));
     if dry {
@@ -238,6 +266,9 @@ fn outcomes_in_words(j: &Judgement) -> String {
     }
     if c.unsupported > 0 {
         out += &format!(", {} are not supported by this file system, which was allowed", c.unsupported);
+    }
+    if j.left_out.total() > 0 {
+        out += &format!(", {}, which was allowed", j.left_out.words());
     }
     if j.tree.is_some() {
         out += ", the final tree is the same";

@@ -256,5 +256,5 @@ fn requests_out_of_a_root_within() {
     let (_dir, c) = limited(reel(true));
     let report = Replay::plan(c).unwrap().run(ioreel_replay::session::watch::Unwatched, |_| ()).unwrap();
     assert_eq!(report.summary.skipped.get("request out of a chroot"), Some(&1));
-    assert!(report.verdict.sentence.contains("1 requests from a chroot"), "{}", report.verdict.sentence);
+    assert!(report.verdict.sentence.contains("1 request out of a chroot"), "{}", report.verdict.sentence);
 }

@@ -8,6 +8,7 @@ mod bounds;
 mod calls;
 mod contained;
 mod data;
+mod end_state;
 mod files;
 mod limits;
 mod maps;

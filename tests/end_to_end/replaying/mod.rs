@@ -1,5 +1,6 @@
 //! Replays of recordings made here, on the same and on other file systems.
 
+pub(crate) mod alike;
 pub(crate) mod block_replay;
 pub(crate) mod cached;
 pub(crate) mod corpus;
@@ -39,6 +40,9 @@ pub(crate) fn add_to(list: &mut Tests) {
     if let Some(chosen) = chosen.strip_prefix("foretell").map(str::to_owned) {
         list.add("corpus::foretells", move || corpus::foretells(&chosen));
     }
+    for (i, program) in alike::PROGRAMS.iter().enumerate() {
+        list.add(format!("alike::{}", program.name), move || alike::or_says_so(i));
+    }
     for (i, program) in corpus::PROGRAMS.iter().enumerate() {
         list.add(format!("corpus::{}", program.name), move || corpus::replays(i));
     }
@@ -47,6 +51,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         replays::a_target_that_does_not_do
         replays::inside_a_chroot
         users::owners_and_refusals
+        alike::the_comparison_itself
         block_replay::what_is_in_use_is_left_alone
         cached::as_it_was
         written::compresses_as_it_did

@@ -1,0 +1,62 @@
+//! Work of the original that the replay does not contain although it concerns replayed files.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{plan::program::Plan, verdict::end_state::TreeCheck};
+
+/// What is left out. Operations outside `--root`, below `/proc`, `/sys` and `/dev`, and on pipes, sockets and devices
+/// are not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Operations on replayed files that succeeded in the original and are not replayed.
+    pub operations: i64,
+    /// The same by reason.
+    pub by_reason: BTreeMap<String, i64>,
+    /// The first of them: call, path and reason.
+    pub examples: Vec<String>,
+    /// Names whose owner differs because only root can set it.
+    pub owners: i64,
+    /// The first of them.
+    pub owner_examples: Vec<String>,
+}
+
+impl LeftOut {
+    /// From the plan, and the comparison of the final tree.
+    pub(crate) fn of(plan: &Plan, tree: Option<&TreeCheck>) -> Self {
+        Self {
+            operations: plan.gaps.by_reason.values().sum(),
+            by_reason: plan.gaps.by_reason.iter().map(|(why, n)| (why.label().to_owned(), *n)).collect(),
+            examples: plan.gaps.examples.clone(),
+            owners: tree.map_or(0, |t| t.owners_not_set),
+            owner_examples: tree.map_or_else(Vec::new, |t| t.owner_examples.clone()),
+        }
+    }
+
+    /// Number of operations and names, which `--max-left-out` limits.
+    pub fn total(&self) -> i64 {
+        self.operations.saturating_add(self.owners)
+    }
+
+    /// Why this makes the replay unfaithful; `None` if it is within the limit.
+    pub(crate) fn reason(&self, limit: i64) -> Option<String> {
+        (self.total() > limit).then(|| self.words())
+    }
+
+    /// What is left out, in words.
+    pub(crate) fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.operations > 0 {
+            let reasons: Vec<String> = self.by_reason.iter().map(|(why, n)| format!("{n} {why}")).collect();
+            let first = self.examples.first().map(|e| format!("; the first is {e}")).unwrap_or_default();
+            let n = self.operations;
+            parts.push(format!("{n} operations on replayed files are left out ({}{first})", reasons.join(", ")));
+        }
+        if self.owners > 0 {
+            let first = self.owner_examples.first().map(|e| format!(" ({e})")).unwrap_or_default();
+            parts.push(format!("{} names have another owner, which only root can set{first}", self.owners));
+        }
+        parts.join("; ")
+    }
+}

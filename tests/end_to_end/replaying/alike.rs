@@ -1,0 +1,242 @@
+//! Varied programs, replayed: the tree equals the original's by an independent comparison, or the verdict says what
+//! differs and exits accordingly. There is no third case.
+
+use std::{
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, chown, symlink},
+    },
+    path::Path,
+    process::Command,
+};
+
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, makedev, mknodat};
+
+use crate::harness::{
+    assert_valid, describe, ioreel,
+    mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+    record, run, same_tree, succeed, temp_dir, text,
+};
+
+/// Bits of the exit status that say that the tree may differ, and how: wrong results, wrong tree, left-out work.
+const SAYS_SO: i32 = 4 | 8 | 16;
+/// Bit of the exit status for bad timing, which a busy machine causes.
+const TIMING: i32 = 32;
+
+/// A program to record in a directory of its own.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Python that prepares the directory, or what lies beside it.
+    before: &'static str,
+    /// Shell text that is recorded.
+    script: &'static str,
+    /// The replay repeats everything: the verdict must be that it is faithful.
+    repeats: bool,
+}
+
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "odd_files_of_tar",
+        before: "",
+        script: "tar xpf ../odd.tar; rm -r odd/gone; ls -lR odd >/dev/null",
+        repeats: false,
+    },
+    Program {
+        name: "copies_with_attributes",
+        before: "",
+        script: "cp -a ../odd copy; cp -a copy again",
+        repeats: false,
+    },
+    Program {
+        name: "rsync",
+        before: "",
+        script: "rsync -aHAX ../odd/ there; chmod 700 there; rsync -aHAX --delete ../odd/ there",
+        repeats: false,
+    },
+    Program {
+        name: "git",
+        before: "",
+        script: "git init -q r; cd r; git config user.email a@b; git config user.name n; i=0; while [ $i -lt 12 ]; do \
+                 echo $i >f$i; git add f$i; git commit -qm $i; i=$((i+1)); done; git gc -q; git checkout -q -b other HEAD~5",
+        repeats: true,
+    },
+    Program {
+        name: "modes_and_owners",
+        before: "",
+        script: "umask 027; mkdir -p a/b c; for i in 1 2 3 4 5 6 7 8; do : >a/f$i; : >a/b/g$i; ln a/f$i c/h$i; done; \
+                 chmod -R u=rwX,g=rX,o= a; chmod 1777 c; chmod g+s a/b; : >a/b/late; mkdir a/b/d; chown -R 1000:1001 a; \
+                 chown -h 5:6 c/h1; chmod 4755 a/f2; chown 7 a/f2; chmod 0 a/f3; ln -s f3 a/l; chown -h 9:9 a/l; chmod 2750 c",
+        repeats: true,
+    },
+    Program {
+        name: "sqlite",
+        before: "",
+        script: "python3 -c \"import sqlite3\nfor i in range(3):\n c=sqlite3.connect('d.db'); c.execute('create table if not exists t(a,b)'); \
+                 c.executemany('insert into t values(?,?)',[(j,'x'*j) for j in range(200)]); c.commit(); c.execute('vacuum'); c.close()\"",
+        repeats: true,
+    },
+    Program {
+        name: "processes_of_python",
+        before: "",
+        script: "python3 -c \"import multiprocessing as m,os\ndef w(i):\n os.makedirs(f'd{i%3}',exist_ok=True); open(f'd{i%3}/f{i}','w').write('x'*i*100); \
+                 os.rename(f'd{i%3}/f{i}',f'd{i%3}/g{i}')\nif __name__=='__main__':\n p=m.Pool(4); p.map(w,range(60)); p.close(); p.join()\"",
+        repeats: false,
+    },
+    Program {
+        name: "moves_and_links",
+        before: "",
+        script: "mkdir -p a/b/c d; for i in 1 2 3 4 5 6; do echo $i >a/b/f$i; ln a/b/f$i a/b/c/l$i; ln -s ../f$i a/b/c/s$i; done; \
+                 mv a/b d/moved; mv d/moved/c a/c; mv -T a/c/l1 d/moved/f1; rm d/moved/f2; cp -al a e; mv a/c/s3 a/; rm -r a/c; truncate -s 5000 e/c/l3",
+        repeats: true,
+    },
+    Program {
+        name: "descriptors_by_message",
+        before: "",
+        script: "python3 -c \"import socket,os,array\na,b=socket.socketpair()\nif os.fork()==0:\n a.close()\n for i in range(20):\n  \
+                 m,f,_,_=socket.recv_fds(b,1,1); os.write(f[0],b'y'*100000); os.close(f[0])\n os._exit(0)\nb.close()\nfor i in range(20):\n \
+                 f=os.open(f'f{i}',os.O_CREAT|os.O_WRONLY,0o644); os.write(f,b'x'*10); socket.send_fds(a,[b'm'],[f]); os.close(f)\na.close(); os.wait()\"",
+        repeats: false,
+    },
+    Program {
+        name: "device_nodes_and_sockets",
+        before: "",
+        script: "mknod n c 1 3; mknod b b 7 200; mkfifo p; ls -l; python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.bind('s')\"; \
+                 ls -l s; mv n m; chmod 600 m; rm b",
+        repeats: false,
+    },
+    Program {
+        name: "user_name_space",
+        before: "",
+        script: "chown 1000:1000 .; setpriv --reuid 1000 --regid 1000 --clear-groups unshare -Ur sh -c 'echo a >f; mkdir d; chown 0:0 f; cp -p f d/g'",
+        repeats: false,
+    },
+    Program {
+        name: "mounts_of_its_own",
+        before: "",
+        script: "mkdir m; unshare -m sh -c 'mount -t tmpfs none m; echo a >m/inside; mkdir m/d'; ls -l m",
+        repeats: false,
+    },
+    Program {
+        name: "lists_of_directories",
+        before: "import os,struct\nl=lambda *e: struct.pack('<I',2)+b''.join(struct.pack('<HHI',*x) for x in e)\nn=0xffffffff\n\
+                 d=l((1,7,n),(2,7,1000),(4,5,n),(16,7,n),(32,1,n))\nos.mkdir('had'); os.setxattr('had','system.posix_acl_default',d)\n",
+        script: "umask 022; echo x >had/f; mkdir had/d; echo y >had/d/g; python3 -c \"import os; os.mkdir('new'); \
+                 os.setxattr('new','system.posix_acl_default',os.getxattr('had','system.posix_acl_default'))\"; echo z >new/h; mkdir new/e; chmod 604 new/h",
+        repeats: false,
+    },
+];
+
+/// A directory of everything that an archive can hold, and the archive.
+fn odd_files(beside: &Path) {
+    let odd = beside.join("odd");
+    fs::create_dir_all(odd.join("gone/deep")).unwrap();
+    fs::create_dir_all(odd.join("sticky")).unwrap();
+    fs::write(odd.join("gone/deep/x"), "x").unwrap();
+    let set = |name: &str, mode| fs::set_permissions(odd.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    for (i, mode) in [0o600, 0o644, 0o4755, 0o2711, 0o000, 0o444].into_iter().enumerate() {
+        let name = format!("f{i}");
+        fs::write(odd.join(&name), vec![b'a'; i * 3001]).unwrap();
+        chown(odd.join(&name), Some(1000 + i as u32), Some(50)).unwrap();
+        set(&name, mode);
+    }
+    let sparse = fs::File::create(odd.join("sparse")).unwrap();
+    sparse.set_len(10 << 20).unwrap();
+    fs::hard_link(odd.join("f1"), odd.join("sticky/hard")).unwrap();
+    symlink("f1", odd.join("soft")).unwrap();
+    symlink("no where", odd.join(std::ffi::OsStr::from_bytes(b"\xff odd\nname"))).unwrap();
+    std::os::unix::fs::lchown(odd.join("soft"), Some(33), Some(44)).unwrap();
+    set("sticky", 0o3777);
+    mknodat(CWD, odd.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
+    mknodat(CWD, odd.join("null"), FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(1, 3)).unwrap();
+    lsetxattr(odd.join("f1"), "user.note", b"text", XattrFlags::empty()).unwrap();
+    lsetxattr(odd.join("sticky"), "user.dir", b"1", XattrFlags::empty()).unwrap();
+    let list: Vec<u8> = [
+        &[2, 0, 0, 0][..],
+        &entry(1, 6, u32::MAX),
+        &entry(2, 4, 1000),
+        &entry(4, 4, u32::MAX),
+        &entry(0x10, 6, u32::MAX),
+        &entry(0x20, 0, u32::MAX),
+    ]
+    .concat();
+    lsetxattr(odd.join("f0"), "system.posix_acl_access", &list, XattrFlags::empty()).unwrap();
+    succeed(Command::new("tar").args([
+        "--xattrs",
+        "--acls",
+        "-cf",
+        text(&beside.join("odd.tar")),
+        "-C",
+        text(beside),
+        "odd",
+    ]));
+}
+
+fn entry(tag: u16, perm: u16, id: u32) -> [u8; 8] {
+    let ([a, b], [c, d], [e, f, g, h]) = (tag.to_le_bytes(), perm.to_le_bytes(), id.to_le_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Records program `index` and replays it onto each file system.
+pub(crate) fn or_says_so(index: usize) {
+    let program = &PROGRAMS[index];
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (origin.path().join("here/work"), out.path().join("program.reel"));
+    fs::create_dir_all(&work).unwrap();
+    odd_files(&origin.path().join("here"));
+    succeed(Command::new("python3").args(["-c", program.before]).current_dir(&work));
+    succeed(record(&reel, &["--settle", "none"], &["sh", "-c", program.script]).current_dir(&work));
+    assert_valid(&reel);
+    let root = text(&work);
+    for fs in [Fs::Ext4, Fs::Tmpfs] {
+        let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
+        let words = ["replay", text(&reel), "--target", text(target.path()), "--root", root, "--set-ids", "--json"];
+        let output = run(&mut ioreel(words));
+        let status = output.status.code().unwrap_or(-1);
+        assert!(status >= 0 && status & 3 == 0, "{}: {}", program.name, describe(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let verdict = &report["verdict"];
+        let replayed = target.path().join(root.trim_start_matches('/'));
+        let differs = same_tree::differences(&work, &replayed, false);
+        let (what, sentence) = (format!("{} on {}", program.name, fs.name()), verdict["sentence"].to_string());
+        assert_eq!(verdict["status"], status, "{what}");
+        assert!(status & SAYS_SO != 0 || differs.is_empty(), "{what}: {sentence}\n{}", differs.join("\n"));
+        // The verdict on the tree is not worse than the tree.
+        let claimed = &verdict["tree"]["examples"];
+        assert!(status & 8 == 0 || !differs.is_empty(), "{what}: {sentence}\n{claimed:#}");
+        if program.repeats {
+            assert_eq!(status & !TIMING, 0, "{what}: {sentence}\n{claimed:#}\n{:#}", verdict["left_out"]);
+        }
+        println!("{what}: status {status}, {} properties differ; {sentence}", differs.len());
+    }
+}
+
+/// The comparison finds each kind of difference, so that its silence means something.
+pub(crate) fn the_comparison_itself() {
+    let (origin, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    odd_files(origin.path());
+    let (a, b) = (origin.path().join("odd"), origin.path().join("copy"));
+    succeed(Command::new("cp").args(["-a", text(&a), text(&b)]));
+    assert_eq!(same_tree::differences(&a, &b, true), Vec::<String>::new());
+    let plants = [
+        ("chmod 601 f0", "f0: mode"),
+        ("chown 9 f1", "f1: owner"),
+        ("chown :9 sticky", "sticky: owner"),
+        ("truncate -s +1 f2", "f2: size"),
+        ("printf b | dd of=f3 conv=notrunc status=none", "f3: content"),
+        ("ln f4 another", "f4: link count"),
+        ("rm soft; ln -s f2 soft; chown -h 33:44 soft", "soft: target"),
+        ("rm null; mknod -m 666 null c 1 5", "null: device"),
+        ("rm fifo; mknod -m 640 fifo c 1 3", "fifo: type"),
+        ("python3 -c \"import os; os.setxattr('f5','user.x',b'1')\"", "f5: attributes"),
+        ("cp -p f1 x; rm sticky/hard; mv x sticky/hard", "sticky/hard: same file as"),
+        ("rm sparse", "sparse: missing"),
+    ];
+    for (i, (plant, expected)) in plants.into_iter().enumerate() {
+        let copy = out.path().join(format!("copy-{i}"));
+        succeed(Command::new("cp").args(["-a", text(&a), text(&copy)]));
+        succeed(Command::new("sh").args(["-ec", plant]).current_dir(&copy));
+        let found = same_tree::differences(&a, &copy, true);
+        assert!(found.iter().any(|d| d.starts_with(expected)), "{plant}: {found:#?}");
+    }
+}
