@@ -75,6 +75,10 @@ pub(crate) struct Args {
     /// Replay into a target directory that is not empty
     #[arg(long)]
     force: bool,
+    /// Replay although the space that the reel is estimated to need exceeds the free space or --max-bytes; both still hold
+    /// while it runs
+    #[arg(long)]
+    force_room: bool,
     /// Prepare and replay only files below this absolute path; repeatable
     #[arg(long, value_name = "PREFIX")]
     root: Vec<PathBuf>,
@@ -91,11 +95,15 @@ pub(crate) struct Args {
     set_ids: bool,
     /// Confine the replay of a reel that may be made to harm: strict limits, and no more of the kernel than operations need. The
     /// default for reels that belong to another user, or that everybody may change. SECURITY.md has the rules
-    #[arg(long, conflicts_with_all = ["trusted", "set_ids", "seed"])]
+    #[arg(long, conflicts_with_all = ["trusted", "set_ids", "device_nodes", "seed"])]
     untrusted: bool,
     /// Do not confine the replay of a reel that belongs to another user
     #[arg(long)]
     trusted: bool,
+    /// As root, also create character and block device nodes. Only for reels you trust: whoever may open such a node in the
+    /// target has the access to a disk or device of this machine that the reel says
+    #[arg(long)]
+    device_nodes: bool,
     /// Place the recorded tree below FROM into directory TO, possibly on another file system. Counts as inside --root;
     /// repeatable
     #[arg(long, value_name = "FROM=TO", value_parser = map)]
@@ -320,6 +328,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         result: args.output,
         force: args.force,
         set_ids: args.set_ids,
+        device_nodes: args.device_nodes,
+        force_room: args.force_room,
         roots: args.root,
         maps: args.map,
         data: DataOptions {

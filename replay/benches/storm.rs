@@ -237,6 +237,8 @@ fn compare(what: &str, job: Job, threads: i64, folder: &Path) {
             data: DataOptions::default(),
             scale: Scale::NONE,
             set_ids: false,
+            device_nodes: false,
+            force_room: false,
             skip_prepare: false,
             layout: false,
             memory: None,

@@ -70,7 +70,7 @@ pub enum ReplayError {
     /// The target has too little free space for the workload.
     #[error(
         "{path}: not enough space: needs {needed} ({prepare} to prepare, {growth} to write), {free} free; use a \
-         larger target, or limit the replay with --root",
+         larger target, limit the replay with --root, or try it with --force-room",
         path = path.display(), needed = mib(*needed_bytes), prepare = mib(*prepare_bytes),
         growth = mib(*growth_bytes), free = mib(*free_bytes)
     )]
@@ -104,7 +104,8 @@ pub enum ReplayError {
     },
     /// The replay needs more space than `--max-bytes` allows.
     #[error(
-        "{path}: this replay needs {needed}, but may take {max}; raise --max-bytes, or limit the replay with --root",
+        "{path}: this replay needs {needed}, but may take {max}; raise --max-bytes, limit the replay with --root, or try it \
+         with --force-room",
         path = path.display(), needed = mib(*needed_bytes), max = mib(*max_bytes)
     )]
     TooMuch {

@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn summary(s: &Summary) {
     out!("to replay   {} operations of {} threads, on {}", s.operations, s.threads, s.fstype);
     if s.implied > 0 {
-        out!("            {} io_uring and AIO calls are made with their requests", s.implied);
+        out!("            {} more are carried out with others: calls on rings, receipts of descriptors", s.implied);
     }
     let left: i64 = s.skipped.values().sum();
     if left > 0 {
@@ -34,6 +34,9 @@ pub(super) fn summary(s: &Summary) {
             "without     set-ID bits and privileged attributes: {} files and operations (--set-ids)",
             s.set_ids_left_out
         );
+    }
+    if s.device_nodes_left_out > 0 {
+        out!("without     {} device nodes (--device-nodes, as root)", s.device_nodes_left_out);
     }
     if s.strayed > 0 {
         out!("also        {} names outside --root, moved or linked across its boundary", s.strayed);

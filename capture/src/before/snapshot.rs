@@ -62,7 +62,13 @@ pub(crate) fn entry(path: &Path, meta: &Metadata, origin: &str) -> Tree {
         } else {
             None
         },
+        rdev: matches!(kind, "char" | "block").then(|| device_number(meta.rdev())),
     }
+}
+
+/// A device number of stat(2) as in the reel.
+fn device_number(dev: u64) -> i64 {
+    i64::from(libc::major(dev)) << 20 | i64::from(libc::minor(dev))
 }
 
 impl Snapshot {

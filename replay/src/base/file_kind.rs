@@ -20,7 +20,8 @@ pub enum Kind {
     Device,
     /// None of these.
     Other,
-    /// Of any type, but not created by a recorded call: a bound socket, a file of another process.
+    /// Of any type, but not created by a replayed call: a bound socket, a file of another process, a device node that is
+    /// left out.
     Foreign,
 }
 

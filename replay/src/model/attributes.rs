@@ -7,6 +7,7 @@ use crate::{
     Call,
     model::{
         access_lists,
+        device_nodes::{device_of, made_by_mknod},
         machine::Machine,
         names::{Attribute, Device, Guessed, InitialState, InodeAttributes, Kind, NO_NODE, NodeId, PresentName},
         operands::Operands,
@@ -204,14 +205,11 @@ impl Machine {
 
     /// A node was created that may be that of a device.
     fn numbered(&mut self, r: &Rec, node: NodeId) {
-        let block = match r.mode as u32 & libc::S_IFMT {
-            libc::S_IFBLK => true,
-            libc::S_IFCHR => false,
-            0 | libc::S_IFREG if node != NO_NODE => return self.names.set(node, |t| t.len_bytes = Some(0)),
-            _ => return,
-        };
-        if node != NO_NODE {
-            self.names.set(node, |t| t.device = Some(Device { block, number: r.aux as u32 }));
+        match made_by_mknod(r) {
+            _ if node == NO_NODE => {}
+            Kind::Regular => self.names.set(node, |t| t.len_bytes = Some(0)),
+            Kind::Device => self.names.set(node, |t| t.device = device_of(r)),
+            _ => {}
         }
     }
 

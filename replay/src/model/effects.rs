@@ -3,13 +3,14 @@
 use crate::{
     Call,
     model::{
+        device_nodes::made_by_mknod,
         machine::{Consequence, Machine},
         names::{Kind, NO_NODE, NodeId, ROOT},
         operands::Operands,
     },
     reel::{
         input::{NO_FD, NO_ID, NONE, Rec},
-        record_kind::changes_names,
+        record_kind::{changes_names, may_have_lengthened},
     },
 };
 
@@ -33,8 +34,7 @@ impl Machine {
             c if c.opens() && node != NO_NODE => self.opened(r, node),
             Call::Mkdir | Call::Mkdirat => self.made(node, Kind::Directory, None),
             Call::Mknod | Call::Mknodat => {
-                let kind = if r.mode as u32 & libc::S_IFMT == libc::S_IFIFO { Kind::Fifo } else { Kind::Regular };
-                self.made(node, kind, None);
+                self.made(node, made_by_mknod(r), None);
             }
             c if c.symlinks() => {
                 let text = self.reel.texts.paths.bytes(r.path).into();
@@ -373,10 +373,16 @@ impl Machine {
     }
 
     pub(crate) fn sizes_change(&mut self, r: &Rec, v: &Operands) {
+        let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
         if r.ret < 0 {
+            if may_have_lengthened(r) {
+                let file = if r.file != NO_ID { r.file } else { ofd.map_or(NO_ID, |o| o.file) };
+                if file != NO_ID {
+                    self.sizes.written_somewhere(file);
+                }
+            }
             return;
         }
-        let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
         let regular = ofd.is_some_and(|o| matches!(o.kind, Kind::Regular | Kind::Unknown));
         let appends = regular && ofd.is_some_and(|o| r.appends(o.appends()));
         let file = if r.file != NO_ID { r.file } else { ofd.map_or(NO_ID, |o| o.file) };
@@ -429,7 +435,12 @@ impl Machine {
             // A short copy may have other causes than the end of the file.
             self.sizes.read(file, r.offset_bytes, r.ret, r.ret);
         }
-        if r.offset2_bytes != NO_ID && file2 != NO_ID {
+        const BLOCK: i64 = crate::model::sizes::BLOCK_BYTES;
+        // Where the target shares data between files, this call shares whole blocks (fs/read_write.c).
+        let whole = (r.offset_bytes | r.offset2_bytes) & (BLOCK - 1) == 0 && r.offset_bytes >= 0 && r.ret > 0;
+        if r.call == Call::CopyFileRange && whole && file2 != NO_ID && self.sizes.shares_data() && file != file2 {
+            self.sizes.cloned((file, r.offset_bytes), file2, r.offset2_bytes.max(0), r.ret);
+        } else if r.offset2_bytes != NO_ID && file2 != NO_ID {
             self.sizes.copied((file, r.offset_bytes.max(0)), file2, r.offset2_bytes, r.ret);
         } else if file2 != NO_ID {
             self.sizes.written_somewhere(file2);
@@ -442,7 +453,7 @@ impl Machine {
         let len = whole.map_or(r.len_bytes, |size| size.saturating_sub(r.offset_bytes));
         self.sizes.read(file, r.offset_bytes, len, len);
         if len > 0 {
-            self.sizes.wrote(r.file2, r.offset2_bytes.max(0), len);
+            self.sizes.cloned((file, r.offset_bytes.max(0)), r.file2, r.offset2_bytes.max(0), len);
         }
         if r.len_bytes == 0 && self.sizes.exact(file).is_none() {
             self.sizes.written_somewhere(r.file2);
@@ -457,7 +468,9 @@ impl Machine {
             libc::FALLOC_FL_INSERT_RANGE => r.len_bytes,
             _ => 0,
         };
-        if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
+        if r.mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
+            self.sizes.punched(file, r.offset_bytes.max(0), r.len_bytes);
+        } else if let Some(size) = self.sizes.exact(file).filter(|_| by != 0) {
             self.sizes.truncated(file, size.saturating_add(by).max(0));
         } else if r.mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
             self.sizes.reserved(file, r.offset_bytes.max(0), r.len_bytes, r.mode & 1 != 0);

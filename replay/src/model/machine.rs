@@ -18,7 +18,7 @@ use crate::{
         names::{Kind, Names, NodeId, PATH_BYTES, ROOT},
         outside_roots::BorderCrossings,
         processes::Processes,
-        sizes::Sizes,
+        sizes::{BLOCK_BYTES, Sizes},
     },
     reel::{footprint::Scale, input::Input},
 };
@@ -43,6 +43,10 @@ pub(crate) struct MachineOptions<'a> {
     pub(crate) privileged: bool,
     /// Set-ID bits and privileged attributes are replayed.
     pub(crate) set_ids: bool,
+    /// Device nodes are replayed.
+    pub(crate) device_nodes: bool,
+    /// The target can share data between files.
+    pub(crate) shares_data: bool,
     /// Scale of file sizes.
     pub(crate) footprint: Scale,
     /// Data is generated from file and position (`--verify`).
@@ -86,6 +90,10 @@ pub(crate) struct Machine {
     pub(crate) set_ids: bool,
     /// Number of operations issued without the set-ID bits of their mode.
     pub(crate) set_ids_left_out: i64,
+    /// Device nodes are replayed.
+    pub(crate) device_nodes: bool,
+    /// Number of device nodes that are not created.
+    pub(crate) device_nodes_left_out: i64,
     /// Scale of file sizes.
     pub(crate) footprint: Scale,
     /// Data is generated from file and position (`--verify`).
@@ -104,7 +112,7 @@ impl Machine {
             reel,
             names: Names::new(options.roots),
             processes: Processes::default(),
-            sizes: Sizes::new(options.footprint),
+            sizes: Sizes::new(options.footprint, options.shares_data),
             locks: LockTable::default(),
             named_files: NamedFiles::default(),
             set_attributes: HashMap::new(),
@@ -119,6 +127,8 @@ impl Machine {
             privileged: options.privileged,
             set_ids: options.set_ids,
             set_ids_left_out: 0,
+            device_nodes: options.device_nodes,
+            device_nodes_left_out: 0,
             footprint: options.footprint,
             keep_keys: options.keep_keys,
             before_slice: options.before_slice,
@@ -142,12 +152,17 @@ impl Machine {
             let target = t.target.as_ref().map(|t| to_bytes(t).into_boxed_slice());
             if node != ROOT {
                 self.names.set_before(node, kind, target, row as u32);
-                if let (Kind::Regular | Kind::Symlink | Kind::Fifo, Some(link)) = (kind, t.link_id) {
+                if let (Kind::Regular | Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::Device, Some(link)) =
+                    (kind, t.link_id)
+                {
                     self.names.set_link(node, link);
                 }
             }
             if let (Kind::Regular, Some(size)) = (kind, t.size_bytes) {
                 self.sizes.listed.insert(node, size);
+                if let Some(alloc) = t.alloc_bytes.filter(|alloc| *alloc <= size - BLOCK_BYTES) {
+                    self.sizes.sparse.insert(node, alloc.max(0));
+                }
             }
         }
     }

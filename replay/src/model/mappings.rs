@@ -2,7 +2,12 @@
 
 use crate::{
     Call, Skip,
-    model::{machine::Machine, names::NO_NODE, operands::Operands, processes::Mapping},
+    model::{
+        machine::Machine,
+        names::NO_NODE,
+        operands::Operands,
+        processes::{LeftOutMapping, Mapping},
+    },
     reel::input::{NO_ID, Rec},
 };
 
@@ -10,6 +15,14 @@ use crate::{
 const PAGE_BYTES: i64 = 4096;
 
 impl Machine {
+    /// Why a process does not have a mapping: the reason for which the one that `is_it` was not made.
+    fn why_not_mapped(&mut self, maps: usize, is_it: impl Fn(i64, &LeftOutMapping) -> bool) -> Skip {
+        let all = self.processes.left_out_maps.get(&maps);
+        self.processes.work += all.map_or(0, |all| all.len() as u64 / 64);
+        let found = all.and_then(|all| all.iter().find(|(at, m)| is_it(**at, m)));
+        found.map_or(Skip::NoMapping, |(_, m)| m.why)
+    }
+
     /// Applies an operation on mappings. Sets `slot` to the slot of a new mapping, `fd` to the slot of the existing
     /// one, and `kept.offset2_bytes` to the offset within that.
     pub(crate) fn mappings(
@@ -22,7 +35,10 @@ impl Machine {
         let maps = self.processes.of(r.task as usize).maps;
         match r.call {
             Call::Mmap if r.ret > 0 => {
-                if v.skip.is_none() {
+                if let Some(why) = v.skip {
+                    let out = LeftOutMapping { len_bytes: r.len_bytes, file: r.file, why };
+                    self.processes.left_out_maps.entry(maps).or_default().insert(r.ret, out);
+                } else {
                     *slot = self.processes.new_map(r.task as usize);
                     let ofd = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]);
                     let mapped = Mapping {
@@ -43,7 +59,9 @@ impl Machine {
                 let known = &mut self.processes.maps[maps].value;
                 let hit = known.range(..=r.aux).next_back().filter(|(at, m)| r.aux < at.saturating_add(m.len_bytes));
                 let Some((at, m)) = hit.map(|(at, m)| (*at, *m)) else {
-                    return Err(Skip::NoMapping);
+                    return Err(
+                        self.why_not_mapped(maps, |at, m| (at..at.saturating_add(m.len_bytes)).contains(&r.aux))
+                    );
                 };
                 *fd = m.slot as i32;
                 // Offset within the mapping.
@@ -74,7 +92,9 @@ impl Machine {
                         && r.offset_bytes >= m.offset_bytes
                         && r.offset_bytes - m.offset_bytes < m.len_bytes
                 };
-                let m = known.values().filter(holds).max_by_key(|m| m.stores()).copied().ok_or(Skip::NoMapping)?;
+                let Some(m) = known.values().filter(holds).max_by_key(|m| m.stores()).copied() else {
+                    return Err(self.why_not_mapped(maps, |_, m| m.file == r.file && r.file != NO_ID));
+                };
                 *fd = m.slot as i32;
                 kept.offset2_bytes = r.offset_bytes - m.offset_bytes;
                 Ok(())

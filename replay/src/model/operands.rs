@@ -11,7 +11,7 @@ use crate::{
         processes::{Entry, clone},
     },
     reel::input::{NO_FD, NO_ID, NONE, Rec},
-    reel::record_kind::failed_with,
+    reel::record_kind::{failed_with, may_have_lengthened},
 };
 
 /// Instead of a slot: no valid descriptor, the call must fail with EBADF.
@@ -132,7 +132,10 @@ impl Machine {
                 || (r.call.reads() || r.call.writes()) && failed_with(r, libc::EINVAL) && self.is_direct(&v)
                 // A 32-bit program without large-file support.
                 || r.call == Call::Ftruncate && failed_with(r, libc::EINVAL) && r.len_bytes > i32::MAX.into();
-            let foreign = foreign.then_some(Skip::ForeignCause);
+            let foreign = foreign.then_some(match may_have_lengthened(r) {
+                true => Skip::PartlyReserved,
+                false => Skip::ForeignCause,
+            });
             skip.or(foreign).or(self.refused_to_other(r, &v).then_some(Skip::OtherUser))
         };
         v
@@ -190,9 +193,8 @@ impl Machine {
         if r.call.sets_times() && failed_with(r, libc::EINVAL) {
             return Some(Skip::NoValue);
         }
-        let kind = r.mode as u32 & libc::S_IFMT;
-        let makes_node = matches!(r.call, Call::Mknod | Call::Mknodat);
-        (makes_node && !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO)).then_some(Skip::DeviceNode)
+        let why = if self.privileged { Skip::DeviceNode } else { Skip::NeedsRoot };
+        self.leaves_node_out(r).then_some(why)
     }
 
     fn look(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
@@ -525,11 +527,6 @@ impl Machine {
             return Err(why);
         }
         Ok(())
-    }
-
-    /// Whether the replay has the same kind of file here: created by the workload, or a FIFO.
-    fn is_ours(&mut self, node: NodeId) -> bool {
-        self.names.is_made(node) || self.names.kind(node) == Kind::Fifo
     }
 
     /// Whether the workload created this directory and removed all it created in it. False for directories with many

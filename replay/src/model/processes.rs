@@ -127,6 +127,17 @@ impl Mapping {
     }
 }
 
+/// A mapping that the replay does not have, because the call that made it is skipped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeftOutMapping {
+    /// Length.
+    pub(crate) len_bytes: i64,
+    /// File id, or `NO_ID`.
+    pub(crate) file: i64,
+    /// Why it is skipped.
+    pub(crate) why: Skip,
+}
+
 /// Replayed file mappings by recorded address.
 pub type Maps = BTreeMap<i64, Mapping>;
 
@@ -184,6 +195,8 @@ pub struct Processes {
     free_slots: HashMap<usize, Vec<Slot>>,
     /// Number of mapping slots handed out.
     pub map_slots: u32,
+    /// Mappings that the replay does not have, by index in `maps` and address.
+    pub(crate) left_out_maps: HashMap<usize, BTreeMap<i64, LeftOutMapping>>,
     /// Mapping slots for reuse, by thread.
     free_maps: HashMap<usize, Vec<Slot>>,
 }
@@ -435,7 +448,11 @@ impl Processes {
     pub fn drop_maps(&mut self, task: usize) -> Maps {
         let maps = &mut self.maps[self.uses[task].maps];
         maps.users -= 1;
-        if maps.users == 0 { std::mem::take(&mut maps.value) } else { Maps::new() }
+        if maps.users > 0 {
+            return Maps::new();
+        }
+        self.left_out_maps.remove(&self.uses[task].maps);
+        std::mem::take(&mut maps.value)
     }
 
     /// New memory after exec.

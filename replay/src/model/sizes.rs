@@ -5,10 +5,17 @@ use std::collections::{HashMap, HashSet};
 
 use ioreel_traces::rows;
 
+use sharing::Family;
+
 use crate::{
-    model::names::{NO_NODE, NodeId},
+    model::{
+        holes::Holes,
+        names::{NO_NODE, NodeId},
+    },
     reel::footprint::Scale,
 };
+
+mod sharing;
 
 /// Allocation unit assumed for the target, bytes.
 pub const BLOCK_BYTES: i64 = 4096;
@@ -18,8 +25,12 @@ struct FileSize {
     size: Option<i64>,
     /// Size on the target, bytes (`--scale-footprint`).
     scaled: i64,
-    /// Bytes allocated on the target.
+    /// Bytes allocated on the target; of a file that shares data, bytes that it does not share.
     alloc: i64,
+    /// Ranges without data on the target.
+    holes: Holes,
+    /// Group of files that share data: index in [`Sizes::families`].
+    family: Option<u32>,
     /// Its data is no longer the initial data.
     modified: bool,
     pre: Option<NodeId>,
@@ -65,6 +76,11 @@ pub struct Sizes {
     pub bounds: HashMap<NodeId, Bounds>,
     /// Sizes in the reel's `tree`, by name.
     pub listed: HashMap<NodeId, i64>,
+    /// Allocated bytes in the reel's `tree`, by name, of files with holes.
+    pub sparse: HashMap<NodeId, i64>,
+    families: Vec<Family>,
+    /// The target can share data between files.
+    shares_data: bool,
     /// Initial permission bits that results proved, by initial name.
     modes: HashMap<NodeId, i32>,
     /// Initial names that could be executed or searched.
@@ -80,9 +96,9 @@ fn blocks(bytes: i64) -> i64 {
 }
 
 impl Sizes {
-    /// With this scale of file sizes.
-    pub fn new(scale: Scale) -> Self {
-        Self { scale, ..Self::default() }
+    /// With this scale of file sizes. `shares_data`: the target can share data between files.
+    pub fn new(scale: Scale, shares_data: bool) -> Self {
+        Self { scale, shares_data, ..Self::default() }
     }
 
     fn file(&mut self, file: i64) -> &mut FileSize {
@@ -97,6 +113,7 @@ impl Sizes {
     /// A file was opened; its initial name is `pre` ([`NO_NODE`]: created since).
     pub fn opened(&mut self, file: i64, pre: NodeId, created: bool) {
         let listed = self.listed.get(&pre).copied();
+        let sparse = self.sparse.get(&pre).copied();
         let fresh = !self.files.contains_key(&file);
         let scale = self.scale;
         let f = self.file(file);
@@ -108,7 +125,7 @@ impl Sizes {
             f.size = listed;
             f.followed = listed.is_some();
             f.scaled = scale.size(listed.unwrap_or(0));
-            f.alloc = blocks(f.scaled);
+            f.alloc = blocks(sparse.map_or(f.scaled, |n| scale.size(n).min(f.scaled)));
         }
     }
 
@@ -136,6 +153,11 @@ impl Sizes {
     pub fn begin_anew(&mut self, file: i64, place: Option<NodeId>) {
         let Some(f) = self.files.get_mut(&file) else { return };
         f.pre = place;
+        // Prepared files share nothing.
+        if f.family.take().is_some() {
+            f.alloc = blocks(f.scaled);
+        }
+        f.holes = Holes::default();
         f.modified = f.exact;
         f.grows = false;
     }
@@ -163,7 +185,7 @@ impl Sizes {
 
     /// Allocated bytes of a file, as far as known.
     pub fn allocated(&self, file: i64) -> Option<i64> {
-        self.files.get(&file).map(|f| f.alloc)
+        self.files.get(&file).map(|f| if f.family.is_some() { blocks(f.scaled) } else { f.alloc })
     }
 
     /// Takes out the permission bits and executable names that results proved, to be stored by other nodes.
@@ -249,7 +271,7 @@ impl Sizes {
             f.size = Some(offset);
             f.scaled = scale.size(offset);
         }
-        if begins {
+        if begins && f.family.is_none() {
             f.alloc = blocks(f.scaled);
         }
         if let Some(pre) = f.pre.filter(|_| grew || begins) {
@@ -278,19 +300,25 @@ impl Sizes {
     }
 
     fn wrote_scaled(&mut self, file: i64, offset: i64, n: i64, scaled: i64) {
+        self.lengthened(file, offset, n, scaled);
+        let start = self.scale.position(offset).max(0);
+        let f = self.file(file);
+        f.holes.fill(start..start.saturating_add(scaled));
+        // Data in a hole is allocated at the first write. Never more than the size is allocated.
+        self.allocate(file, blocks(scaled));
+    }
+
+    /// A file has data up to `offset + n` at least. On the target, that range has the length `scaled`.
+    fn lengthened(&mut self, file: i64, offset: i64, n: i64, scaled: i64) {
         let scale = self.scale;
         let f = self.file(file);
         f.modify();
         let end = offset.max(0).saturating_add(n);
         f.size = Some(f.size.unwrap_or(0).max(end));
-        let n = scaled;
-        f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(n));
-        let whole = blocks(f.scaled);
-        // Data in a hole is allocated at the first write. Never more than the size is allocated.
-        let alloc = f.alloc.saturating_add(blocks(n)).min(whole).max(f.alloc.min(whole));
-        let more = alloc - f.alloc;
-        f.alloc = alloc;
-        self.take(more);
+        let before = f.scaled;
+        f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(scaled));
+        let (grown, family) = (blocks(f.scaled) - blocks(before), f.family);
+        self.family_grows(family, grown);
     }
 
     /// The file's length was set.
@@ -299,12 +327,16 @@ impl Sizes {
         let f = self.file(file);
         f.modify();
         f.size = Some(size);
+        let grown = blocks(scaled) - blocks(f.scaled);
         f.scaled = scaled;
         f.exact = true;
-        let alloc = f.alloc.min(blocks(scaled));
-        let more = alloc - f.alloc;
-        f.alloc = alloc;
-        self.take(more);
+        f.holes.cut(blocks(scaled));
+        let family = f.family;
+        self.family_grows(family, grown);
+        if family.is_none() {
+            let alloc = self.file(file).alloc.min(blocks(scaled));
+            self.set_allocated(file, alloc);
+        }
     }
 
     /// Space was reserved (fallocate).
@@ -314,15 +346,22 @@ impl Sizes {
         f.modify();
         let end = offset.max(0).saturating_add(len);
         let len = scale.length(offset, len);
+        let start = scale.position(offset).max(0);
+        let before = f.scaled;
         if !keeps_size {
             f.size = Some(f.size.unwrap_or(0).max(end));
-            f.scaled = f.scaled.max(scale.position(offset).max(0).saturating_add(len));
+            f.scaled = f.scaled.max(start.saturating_add(len));
         }
-        let end = scale.position(offset).max(0).saturating_add(len);
+        f.holes.fill(start..start.saturating_add(len));
+        let (grown, family) = (blocks(f.scaled) - blocks(before), f.family);
+        if family.is_some() {
+            self.family_grows(family, grown);
+            return self.allocate(file, blocks(len));
+        }
+        let f = self.file(file);
+        let end = start.saturating_add(len);
         let alloc = f.alloc.max(blocks(f.alloc.saturating_add(len).min(end)));
-        let more = alloc - f.alloc;
-        f.alloc = alloc;
-        self.take(more);
+        self.set_allocated(file, alloc);
     }
 
     /// The last name was removed; `open` says whether the file is still open. Returns true if the file is gone.
@@ -347,7 +386,9 @@ impl Sizes {
 
     fn freed(&mut self, file: i64) {
         if let Some(f) = self.files.remove(&file) {
-            self.take(-f.alloc.saturating_add(if f.made { BLOCK_BYTES } else { 0 }));
+            let own = if f.family.is_none() { f.alloc } else { 0 };
+            self.family_grows(f.family, -blocks(f.scaled));
+            self.take(-own.saturating_add(if f.made { BLOCK_BYTES } else { 0 }));
         }
     }
 

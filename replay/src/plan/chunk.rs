@@ -141,6 +141,8 @@ impl Chunk {
                     out.number(6);
                     out.numbers([entered_ns, recorded_ns]);
                 }
+                Act::HandIn { slot, place } => out.numbers([9, slot.into(), place.into()]),
+                Act::Receive { place, slot } => out.numbers([10, place.into(), slot.into()]),
                 Act::Passed { idle_ns, recorded_ns } => {
                     out.number(8);
                     out.numbers([idle_ns, recorded_ns]);
@@ -240,6 +242,8 @@ impl Get<'_> {
                 joins: self.number()? != 0,
             },
             7 => Act::Become(self.range()?),
+            9 => Act::HandIn { slot: self.number()? as u32, place: self.number()? as u32 },
+            10 => Act::Receive { place: self.number()? as u32, slot: self.number()? as u32 },
             8 => Act::Passed { idle_ns: self.number()?, recorded_ns: self.number()? },
             _ => Act::Returned { entered_ns: self.number()?, recorded_ns: self.number()? },
         })
@@ -361,6 +365,8 @@ mod tests {
             Act::Submit { rec: 3, fd: -1, fd2: 7, joins: true },
             Act::Returned { entered_ns: 3, recorded_ns: i64::MIN },
             Act::Passed { idle_ns: 5, recorded_ns: i64::MAX },
+            Act::HandIn { slot: 6, place: 1 },
+            Act::Receive { place: 1, slot: NONE },
         ] {
             c.steps.push(Step { act, after: Range::default() });
         }

@@ -17,7 +17,7 @@ use crate::{
     plan::{lock_steps::lock_uses, resources::Resources},
     reel::{
         input::{NO_ID, NONE, Rec},
-        record_kind::{moves_position, only_looks},
+        record_kind::{moves_position, only_looks, shifts_data},
         submission::{Phase, Via},
     },
 };
@@ -33,6 +33,10 @@ impl Planner {
         if !u.alive {
             // Its start was not recorded. It starts like the threads that existed at the beginning.
             self.start_root(task);
+        }
+        self.hand_in();
+        if r.call.receives() {
+            return self.received(r);
         }
         self.flowed(r);
         self.machine.names.crossed.clear();
@@ -78,7 +82,8 @@ impl Planner {
         if skip != Some(Skip::MappedUser) {
             self.machine.users_change(r, kept);
         }
-        let untouched = matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause));
+        let untouched =
+            matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause | Skip::PartlyReserved));
         if !untouched && let Err(why) = self.descriptors(r, &v, &mut call, kept) {
             skip = skip.or(Some(why));
         }
@@ -93,6 +98,7 @@ impl Planner {
         });
         self.machine.locks_dropped(&unlocks);
         self.follow_effects(r, &v);
+        self.hand_in();
     }
 
     /// Skips an operation. The model follows its effects all the same, unless it left everything `untouched`: the final
@@ -100,8 +106,11 @@ impl Planner {
     fn leave_out(&mut self, r: &Rec, v: &Operands, (why, untouched): (Skip, bool), unlocks: &Unlocks) {
         // Before the names change, since these locate it.
         self.programs.leave_out(&self.machine, r, v, why);
+        let leaves_node_out = matches!(why, Skip::DeviceNode | Skip::NeedsRoot) && self.machine.leaves_node_out(r);
+        self.machine.device_nodes_left_out += i64::from(leaves_node_out && r.ret >= 0 && !self.programs.before_slice);
         match why {
             Skip::Outside => self.machine.outside_names_change(r, v),
+            Skip::PartlyReserved => self.machine.sizes_change(r, v),
             _ if !untouched => self.machine.left_out_changes(r, v, why),
             _ => {}
         }
@@ -135,6 +144,10 @@ impl Planner {
             };
         }
         self.machine.leave_out_set_ids(kept, v.node);
+        if r.call == Call::Fallocate && r.ret >= 0 && shifts_data(kept) && !self.machine.footprint.is_none() {
+            let file = v.entry.map_or(r.file, |e| self.machine.processes.ofds[e.ofd as usize].file);
+            self.machine.footprint.apply_to_shift(kept, self.machine.sizes.exact(file));
+        }
         kept.regular = self.machine.is_regular(r, v);
         kept.cut_short(self.machine.sizes.size(r.file));
         kept.direct = self.machine.is_direct(v);
@@ -249,7 +262,9 @@ impl Planner {
             }
             Some(why) => Err(why),
         };
-        self.install(r, r.ret as i32, Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 });
+        let entry = Entry { slot: new, ofd, cloexec: flags & libc::O_CLOEXEC != 0 };
+        self.opened_for_others(task, r.ofd, entry);
+        self.install(r, r.ret as i32, entry);
     }
 
     /// Applies close_range. Returns the slots of the closed descriptors.
@@ -318,7 +333,7 @@ impl Planner {
 
     /// Puts a descriptor into the table. If the model still has one with this number, its close was not recorded (a
     /// descriptor passed away, an unrecorded close-on-exec flag). It is closed here, unless the call does that.
-    fn put(&mut self, r: &Rec, fd: i32, entry: Entry, replaced_by_call: bool) {
+    pub(crate) fn put(&mut self, r: &Rec, fd: i32, entry: Entry, replaced_by_call: bool) {
         let (old, last) = self.machine.processes.install(r.task as usize, fd, entry);
         self.closed(last);
         if !replaced_by_call && let Some(Ok(slot)) = old.map(|e| e.slot) {

@@ -59,13 +59,14 @@ fn said(machine: &Machine, r: &Rec, v: &Operands) -> String {
 /// Whether an operation that is left out because of `why` belongs to the work on replayed files.
 fn is_gap(machine: &Machine, r: &Rec, v: &Operands, why: Skip) -> bool {
     // What failed has left nothing behind.
-    if r.ret < 0 && !r.in_flight {
+    if r.ret < 0 && !r.in_flight && why != Skip::PartlyReserved {
         return false;
     }
     match why {
         // The place is elsewhere, the user decided, or the work is not on files.
         Skip::Proc | Skip::Sys | Skip::Dev | Skip::Outside | Skip::PrivilegedAttribute => false,
-        Skip::ForeignCause | Skip::OtherUser | Skip::Kernel | Skip::OtherLayer | Skip::Message => false,
+        Skip::ForeignCause | Skip::OtherUser | Skip::Kernel | Skip::OtherLayer => false,
+        Skip::Message => !r.call.receives() && is_within(machine, r, v),
         // What is in flight at the end is in no tree yet, unless it changes one.
         Skip::InFlight => r.call != Call::Other && !only_looks(r) && !r.call.reads() && is_within(machine, r, v),
         Skip::Unsupported => r.changes_unknown && (r.fd == NO_FD || is_within(machine, r, v)),

@@ -112,7 +112,9 @@ impl Planner {
                 Some(s) => Err(s),
                 None => Ok(self.machine.processes.new_slot(i)),
             };
-            self.machine.processes.install(i, f.fd, Entry { slot, ofd, cloexec: f.cloexec != 0 });
+            let entry = Entry { slot, ofd, cloexec: f.cloexec != 0 };
+            self.opened_for_others(i, f.ofd, entry);
+            self.machine.processes.install(i, f.fd, entry);
         }
         self.begin_maps(i, t.task_id);
         self.programs.tasks[i].at_start = true;

@@ -6,7 +6,7 @@
 //!   overlap, `pool` holds those in flight;
 //! * `commit` adds one operation to its thread's program; `resources` lists what it uses;
 //! * [`dependencies`] and [`edge`] determine what a step waits for; `requests` and `pipes` plan io_uring and AIO
-//!   requests, and streams;
+//!   requests, and streams; `messages` and `receipts` plan descriptors that change hands;
 //! * `slice_start` and `initial_*` describe the state at the start, which [`run`](crate::run) opens, maps and locks;
 //! * [`gaps`] counts the operations on replayed files that are left out;
 //! * [`chunk`] and [`store`] store programs in pieces.
@@ -22,6 +22,7 @@ pub mod initial_descriptors;
 pub(crate) mod initial_locks;
 pub(crate) mod initial_threads;
 pub(crate) mod lock_steps;
+pub(crate) mod messages;
 pub(crate) mod overlap;
 pub(crate) mod pipes;
 pub(crate) mod planner;
@@ -29,6 +30,7 @@ pub(crate) mod pool;
 pub mod program;
 pub(crate) mod programs;
 pub(crate) mod races;
+pub(crate) mod receipts;
 pub(crate) mod requests;
 pub(crate) mod resources;
 pub(crate) mod slice_start;

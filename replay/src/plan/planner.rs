@@ -14,6 +14,7 @@ use crate::{
         dependencies::{Order, OrderMode},
         edge::Kinds,
         initial_descriptors::Begin,
+        messages::Messages,
         overlap::ResolvedNames,
         pipes::Pipes,
         pool::Pool,
@@ -39,6 +40,8 @@ pub struct PlanOptions {
     pub privileged: bool,
     /// Set-ID bits and privileged attributes are replayed: see [`crate::base::privileges`].
     pub set_ids: bool,
+    /// Device nodes are replayed: see [`crate::model::device_nodes`].
+    pub device_nodes: bool,
     /// Size of the plan in memory, bytes; the rest goes to an unnamed file.
     pub memory_bytes: usize,
     /// The part of the reel to replay.
@@ -47,6 +50,8 @@ pub struct PlanOptions {
     pub scale: Scale,
     /// Data is generated from file and position (`--verify`).
     pub keep_keys: bool,
+    /// The target can share data between files.
+    pub shares_data: bool,
 }
 
 impl Default for PlanOptions {
@@ -57,10 +62,12 @@ impl Default for PlanOptions {
             roots: Vec::new(),
             privileged: false,
             set_ids: false,
+            device_nodes: false,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             slice: Slice::default(),
             scale: Scale::NONE,
             keep_keys: false,
+            shares_data: false,
         }
     }
 }
@@ -74,6 +81,8 @@ pub(crate) struct Planner {
     pub(crate) programs: Programs,
     /// Requests (io_uring, AIO) in flight.
     pub(crate) requests: Requests,
+    /// Descriptors that messages bring.
+    pub(crate) messages: Messages,
     /// Requests and name changes that overlap.
     pub(crate) races: Races,
     pub(crate) pipes: Pipes,
@@ -117,8 +126,10 @@ impl Planner {
                 roots: &options.roots,
                 privileged: options.privileged,
                 set_ids: options.set_ids,
+                device_nodes: options.device_nodes,
                 footprint: options.scale,
                 keep_keys: options.keep_keys,
+                shares_data: options.shares_data,
                 before_slice,
             },
         );
@@ -126,6 +137,7 @@ impl Planner {
             machine,
             programs: Programs::new(order, options.memory_bytes, before_slice),
             requests: Requests::default(),
+            messages: Messages::default(),
             races: Races::default(),
             pipes: Pipes::default(),
             pool: Pool::default(),
@@ -139,12 +151,13 @@ impl Planner {
         };
         planner.programs.grow(planner.machine.reel.tasks.len());
         planner.start_roots();
+        planner.hand_in();
         planner
     }
 
     /// Completes the plan after the last operation.
     fn finish(self) -> Result<Plan, ReplayError> {
-        let Self { options, mut machine, mut programs, requests, begin, last_end_ns, from_top, .. } = self;
+        let Self { options, mut machine, mut programs, requests, messages, begin, last_end_ns, from_top, .. } = self;
         if programs.before_slice {
             return Err(ReplayError::NothingAfter { from_ns: options.slice.from_ns, last_ns: last_end_ns });
         }
@@ -163,6 +176,7 @@ impl Planner {
         let strayed = machine.strayed();
         machine.names.unfold();
         let end_sizes = machine.end_sizes();
+        let makes_devices = machine.makes_devices();
         let mut plan = Plan {
             end_sizes,
             tasks: programs.tasks,
@@ -176,7 +190,8 @@ impl Planner {
             gaps: programs.gaps,
             unknown: machine.reel.unknown,
             strayed,
-            implied: requests.implied,
+            implied: requests.implied + messages.received,
+            receipts: messages.receipts,
             ring_flags: machine.reel.ring_flags,
             names: machine.names,
             sizes: machine.sizes,
@@ -192,6 +207,8 @@ impl Planner {
             privileged: options.privileged,
             set_ids: options.set_ids,
             set_ids_left_out: machine.set_ids_left_out,
+            makes_devices,
+            device_nodes_left_out: machine.device_nodes_left_out,
             recorder: machine.reel.recorder,
             from_top,
         };

@@ -98,6 +98,20 @@ pub enum Act {
     Unshare(Range),
     /// Sets credentials (exec of a set-ID program). Ids in [`Chunk::lists`].
     Become(Range),
+    /// Hands a descriptor in for those that receive it by message later.
+    HandIn {
+        /// Slot of the descriptor.
+        slot: u32,
+        /// Index in [`Plan::receipts`].
+        place: u32,
+    },
+    /// Receives a descriptor that was handed in.
+    Receive {
+        /// Index in [`Plan::receipts`].
+        place: u32,
+        /// Slot of the new descriptor.
+        slot: u32,
+    },
 }
 
 /// A step of a thread's program.
@@ -126,7 +140,7 @@ pub struct Program {
     pub first_ns: i64,
     /// Threads that it starts.
     spawned: Vec<u32>,
-    /// It reads from or writes to pipes or sockets.
+    /// It reads from or writes to pipes or sockets, or hands descriptors in.
     passes: bool,
     /// It submits requests to io_uring or AIO contexts.
     submits: bool,
@@ -169,7 +183,7 @@ impl Program {
                     head.spawns.push(task);
                 }
             }
-            Act::Passed { .. } => self.passes = true,
+            Act::Passed { .. } | Act::HandIn { .. } => self.passes = true,
             _ => {}
         }
         self.steps += 1;
@@ -273,6 +287,8 @@ pub struct Plan {
     pub gaps: Gaps,
     /// Number of calls about rings and AIO contexts, which are carried out by the requests.
     pub implied: i64,
+    /// How often each descriptor that is handed in is received.
+    pub receipts: Vec<u32>,
     /// Setup flags (`IORING_SETUP_*`) of io_uring rings, by ring.
     pub ring_flags: HashMap<i64, i64>,
     /// Number of calls that a replay does not know, by name.
@@ -308,6 +324,10 @@ pub struct Plan {
     pub set_ids: bool,
     /// Number of operations issued without the set-ID bits of their mode.
     pub set_ids_left_out: i64,
+    /// Device nodes are created.
+    pub makes_devices: bool,
+    /// Number of device nodes that operations created and the replay does not.
+    pub device_nodes_left_out: i64,
     /// The replayed part of the reel. Times of the plan count from its start.
     pub slice: Slice,
     /// Overhead of the recording.

@@ -79,6 +79,8 @@ impl Resources<'_> {
             let positional = moves_position(r)
                 || matches!(r.call, Call::Lseek | Call::SetFl)
                 || r.call.lists()
+                // A copy in place of a clone seeks in the source.
+                || r.call.clones()
                 || (r.call.copies() && r.aux & 1 != 0);
             if positional {
                 self.order.position(e.ofd);

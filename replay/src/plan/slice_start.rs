@@ -6,10 +6,11 @@ use ioreel_traces::{rows::Tree, text::from_bytes};
 
 use crate::{
     model::{
+        device_nodes::device_listed,
         locks::Owner,
         names::{InitialState, Kind, NO_NODE, NodeId, PresentName, ROOT},
         processes::{Entry, FsContext, clone},
-        sizes::Bounds,
+        sizes::{BLOCK_BYTES, Bounds},
     },
     plan::{
         dependencies::Order,
@@ -45,6 +46,7 @@ impl Planner {
         }
         self.direct_at_slice_start();
         self.tasks_anew();
+        self.hand_in_anew();
     }
 
     /// The current name space as rows of `tree`.
@@ -77,6 +79,7 @@ impl Planner {
             if modes.1.contains(&t.pre) {
                 self.machine.sizes.ran(t.node);
             }
+            let device = set.device.or(old.as_ref().and_then(device_listed)).filter(|_| t.kind == Kind::Device);
             let old = old.unwrap_or_default();
             rows.push(Tree {
                 order: order as i64,
@@ -89,6 +92,9 @@ impl Planner {
                 gid: set.gid.map(|g| g as i32).or(old.gid),
                 mtime_ns: old.mtime_ns.filter(|_| !modified && t.kind != Kind::Directory),
                 link_id: t.inode.map(i64::from),
+                kind: device.map_or(old.kind, |d| if d.block { "block".into() } else { "char".into() }),
+                rdev: device
+                    .map(|d| i64::from(libc::major(d.number.into())) << 20 | i64::from(libc::minor(d.number.into()))),
                 ..Tree::default()
             });
         }
@@ -99,10 +105,14 @@ impl Planner {
     fn sizes_anew(&mut self, there: &[PresentName], tree: &[Tree]) {
         let old = std::mem::take(&mut self.machine.sizes.bounds);
         self.machine.sizes.listed.clear();
+        self.machine.sizes.sparse.clear();
         for (t, row) in there.iter().zip(tree) {
             let modified = self.machine.named_files.get(t.node).is_some_and(|f| self.machine.sizes.is_modified(f));
             if let Some(size) = row.size_bytes {
                 self.machine.sizes.listed.insert(t.node, size);
+                if let Some(alloc) = row.alloc_bytes.filter(|alloc| *alloc <= size - BLOCK_BYTES) {
+                    self.machine.sizes.sparse.insert(t.node, alloc.max(0));
+                }
             }
             if let Some(bounds) = old.get(&t.pre).filter(|_| !modified) {
                 self.machine.sizes.bounds.insert(t.node, *bounds);

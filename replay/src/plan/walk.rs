@@ -107,7 +107,7 @@ impl Planner {
                 let Some(r) = &mut self.machine.reel.recs[s as usize] else { continue };
                 r.ended_before = ended;
                 let skip = self.machine.reel.files.get(&r.file).and_then(|f| Skip::of_kind(f.kind));
-                if r.call != crate::Call::Other && skip.is_none() && r.phase == Phase::Whole {
+                if r.call != crate::Call::Other && !r.call.receives() && skip.is_none() && r.phase == Phase::Whole {
                     r.together = load.enter(r.start_ns, r.end_ns);
                 }
                 self.pool.enter(s, r);

@@ -235,11 +235,10 @@ impl Kept {
                 && match wanted.get(path.as_slice()) {
                     Some(ItemKind::Directory) => kind == FileType::Directory,
                     Some(ItemKind::Regular { .. }) => kind == FileType::RegularFile,
-                    Some(ItemKind::Link(_)) => {
-                        matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Symlink)
-                    }
+                    Some(ItemKind::Link(_)) => kind != FileType::Directory,
                     Some(ItemKind::Symlink(_)) => kind == FileType::Symlink,
-                    Some(ItemKind::Fifo) => kind == FileType::Fifo,
+                    // Compared by inode number.
+                    Some(ItemKind::Node { .. }) => !matches!(kind, FileType::Directory | FileType::RegularFile),
                     // Leads to a mapped directory.
                     None => kind == FileType::Directory && places.iter().any(|p| p.starts_with(&path)),
                 };

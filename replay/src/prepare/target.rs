@@ -9,8 +9,8 @@ use std::{
 use ioreel_traces::{host, manifest::Mount, text::from_bytes};
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fstatvfs, major, minor,
-        open, syncfs,
+        Access, AtFlags, CWD, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat, fstatvfs, ioctl_ficlone,
+        major, minor, open, openat, syncfs,
     },
     io::Errno,
 };
@@ -29,6 +29,10 @@ pub struct Target {
     pub mount: Mount,
     /// Free space for this user, bytes.
     pub free_bytes: i64,
+    /// Free space that is reserved for root, bytes.
+    pub reserved_bytes: i64,
+    /// Files of it can share data (reflink).
+    pub shares_data: bool,
 }
 
 impl Target {
@@ -70,7 +74,11 @@ impl Target {
         mount.total_bytes = bytes(space.f_blocks);
         mount.free_bytes = bytes(space.f_bavail);
         let directory = Directory::of(resolved, &dir).map_err(|e| bad(e.to_string()))?;
-        Ok(Self { free_bytes: mount.free_bytes, mount, directory, dir, stat })
+        // Other file systems count in f_bfree what cannot hold data, such as btrfs its metadata.
+        let reserves = mount.fstype.starts_with("ext");
+        let reserved_bytes = if reserves { bytes(space.f_bfree.saturating_sub(space.f_bavail)) } else { 0 };
+        let shares_data = shares_data(&dir);
+        Ok(Self { free_bytes: mount.free_bytes, reserved_bytes, shares_data, mount, directory, dir, stat })
     }
 
     /// Restores mode and owner of the directory as of its opening. Operations on it are not planned, but may reach it
@@ -101,6 +109,15 @@ impl Target {
     pub fn sync(&self) -> i64 {
         syncfs(&self.dir).map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
     }
+}
+
+/// Whether files in this directory can share data. Tries it with two empty files without a name.
+fn shares_data(dir: &OwnedFd) -> bool {
+    let file = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        openat(dir, ".", flags, Mode::RUSR | Mode::WUSR)
+    };
+    file().and_then(|from| ioctl_ficlone(file()?, from)).is_ok()
 }
 
 /// `path` as an absolute path inside `target`, if it is there. Both without symbolic links.

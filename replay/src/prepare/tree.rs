@@ -17,7 +17,8 @@ use crate::{
     contents::fill::Filler,
     model::{
         attributes::Attributes,
-        names::{InitialState, Kind, NodeId},
+        device_nodes::{device_listed, is_made},
+        names::{Device, InitialState, Kind, NodeId},
         sizes::BLOCK_BYTES,
     },
     plan::program::Plan,
@@ -70,8 +71,13 @@ pub enum ItemKind {
         /// Length of the data, bytes.
         data_bytes: i64,
     },
-    /// A FIFO that the workload created before the slice.
-    Fifo,
+    /// A FIFO, socket, or character or block device.
+    Node {
+        /// Its kind.
+        kind: Kind,
+        /// Its device.
+        device: Option<Device>,
+    },
     /// A symbolic link with this target.
     Symlink(Vec<u8>),
     /// A hard link to the file at this path.
@@ -85,8 +91,8 @@ pub struct Preparation {
     pub items: Vec<Item>,
     /// Space needed, bytes. Directories and links count as one block each.
     pub bytes: i64,
-    /// Number of objects that existed and are not created, such as sockets.
-    pub left_out: i64,
+    /// Number of device nodes that existed and are not created.
+    pub device_nodes_left_out: i64,
     /// Number of objects created without the set-ID bits of their mode, or without privileged attributes.
     pub set_ids_left_out: i64,
 }
@@ -122,12 +128,18 @@ impl Preparation {
                 Kind::Directory => ItemKind::Directory,
                 Kind::Unknown if holds => ItemKind::Directory,
                 Kind::Regular | Kind::Unknown => regular(plan, *node, row),
-                Kind::Fifo => ItemKind::Fifo,
-                Kind::Symlink => ItemKind::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
-                _ => {
-                    out.left_out += 1;
-                    continue;
+                Kind::Fifo | Kind::Socket => ItemKind::Node { kind: *kind, device: None },
+                Kind::Device => {
+                    let device = row.and_then(device_listed);
+                    if !is_made(*kind, device, plan.makes_devices) {
+                        out.device_nodes_left_out += 1;
+                        continue;
+                    }
+                    ItemKind::Node { kind: *kind, device }
                 }
+                Kind::Symlink => ItemKind::Symlink(target.as_deref().unwrap_or(b"?").to_vec()),
+                // Nothing else has a name in a file system.
+                Kind::Other | Kind::Foreign => continue,
             };
             let link = row.and_then(|r| r.link_id).filter(|_| single != ItemKind::Directory);
             let what = match link.and_then(|l| linked.get(&l)) {
@@ -328,8 +340,15 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
                 None => filler.fill(&fd, *size_bytes, *data_bytes, (salt, item.key))?,
             }
         }
-        ItemKind::Fifo => {
-            let make = || mknodat(CWD, path, FileType::Fifo, Mode::from_bits_truncate(0o600), 0);
+        ItemKind::Node { kind, device } => {
+            let kind = match (kind, device) {
+                (_, Some(Device { block: true, .. })) => FileType::BlockDevice,
+                (_, Some(_)) => FileType::CharacterDevice,
+                (Kind::Socket, _) => FileType::Socket,
+                _ => FileType::Fifo,
+            };
+            let number = device.map_or(0, |d| d.number.into());
+            let make = || mknodat(CWD, path, kind, Mode::from_bits_truncate(0o600), number);
             make().or_else(|e| again(e).and_then(|()| make()))?;
         }
     }
@@ -347,7 +366,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
             Err(e) => refused = Some(format!("its attribute {}: {e}", String::from_utf8_lossy(name))),
         }
     }
-    if matches!(item.what, ItemKind::Regular { .. } | ItemKind::Fifo) {
+    if matches!(item.what, ItemKind::Regular { .. } | ItemKind::Node { .. }) {
         chmod(path, Mode::from_bits_truncate(item.mode))?;
     }
     if item.what != ItemKind::Directory {

@@ -170,6 +170,8 @@ calls! {
     Fault = "fault",
     MapPages = "map_pages",
     Dirty = "dirty",
+    ScmRights = "scm_rights",
+    PidfdGetfd = "pidfd_getfd",
 }
 
 /// Whether an ioctl request sets (`FIOCLEX`, true) or clears (`FIONCLEX`, false) close-on-exec; `None` for other
@@ -340,6 +342,11 @@ impl Call {
     /// Opens a file.
     pub fn opens(self) -> bool {
         matches!(self, Self::Open | Self::Openat | Self::Openat2 | Self::Creat | Self::OpenByHandleAt)
+    }
+
+    /// Brings a descriptor of a file that was opened elsewhere: by message, or out of another process.
+    pub fn receives(self) -> bool {
+        matches!(self, Self::ScmRights | Self::PidfdGetfd)
     }
 
     /// Makes another descriptor of the same open file description.

@@ -5,19 +5,19 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashSet, VecDeque},
+    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
 };
 
 use ioreel_traces::{
-    Reel, Text,
+    Reel, ReelError, Text,
     reader::Rows,
     rows::{self, Op},
-    table::Row,
+    table::{Column, Row, column},
     text::to_bytes,
 };
 
 use crate::{
-    ReplayError,
+    Call, ReplayError,
     base::{budget::Budget, file_kind::Kind},
     reel::roots::Roots,
 };
@@ -143,6 +143,32 @@ pub(super) fn sorted<R: Row>(reel: &Reel, budget: &mut Budget) -> Result<Vec<R>,
     let mut all = all::<R>(reel, budget)?;
     all.sort_by_key(Row::time_ns);
     Ok(all)
+}
+
+/// How often a descriptor of each open file description was received by message or taken out of another process, by
+/// the id of the description. Must be known when the file is opened, because the sender may close it before the receipt.
+pub(super) fn receipts(reel: &Reel, budget: &mut Budget) -> Result<HashMap<i64, u32>, ReplayError> {
+    let is_receipt = |op: &Option<Text>| op.as_deref().is_some_and(|op| Call::from_name(op).receives());
+    let mut found = HashMap::new();
+    for (index, path) in reel.segments::<Op>().into_iter().enumerate() {
+        let bad = |why| ReelError::BadSegment { path: path.clone(), why };
+        let mut has_some = false;
+        // Texts are compared once for each batch, so that a reel without receipts takes little time.
+        for batch in reel.segment_batches::<Op>(index, &["op"]) {
+            if let Column::Text(_, texts) = column::<Text>(&batch?, "op").map_err(bad)? {
+                has_some |= texts.iter().any(is_receipt);
+            }
+        }
+        let rows = if has_some { Some(reel.segment_rows::<Op>(index)) } else { None };
+        for row in rows.into_iter().flatten() {
+            let row = row?;
+            if let (true, Some(ofd)) = (Call::from_name(&row.op).receives(), row.ofd) {
+                *found.entry(ofd).or_default() += 1;
+                budget.row()?;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Size of the reel's files.

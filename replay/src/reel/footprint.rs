@@ -9,7 +9,10 @@
 
 use crate::{
     Call,
-    reel::input::{NO_ID, Rec},
+    reel::{
+        input::{NO_ID, Rec},
+        record_kind::shifts_data,
+    },
 };
 
 /// Block size of the rule, bytes.
@@ -77,6 +80,33 @@ impl Scale {
         (self.size(at.saturating_add(len)) - self.position(at)).clamp(SCALE_BLOCK_BYTES, len)
     }
 
+    /// Scales a fallocate that removes or inserts a range. File systems take only whole blocks inside the file there, and
+    /// the scaled file must be as long afterwards as its recorded length says. Where no such range exists, and where
+    /// the recorded length before (`size`) is unknown, the length is set instead.
+    pub(crate) fn apply_to_shift(self, r: &mut Rec, size: Option<i64>) {
+        let b = SCALE_BLOCK_BYTES;
+        let removes = r.mode == libc::FALLOC_FL_COLLAPSE_RANGE;
+        let whole = |n: i64| n / b * b;
+        let Some(size) = size else {
+            let at = r.offset_bytes.max(0);
+            r.len_bytes = whole(self.length(at, r.len_bytes)).max(b);
+            r.offset_bytes = whole(self.position(at));
+            return;
+        };
+        let after = if removes { size.saturating_sub(r.len_bytes) } else { size.saturating_add(r.len_bytes) }.max(0);
+        let (from, to) = (self.size(size), self.size(after));
+        let len = (to - from).abs();
+        // The last block at which the range may start: some of the file must come behind it.
+        let last = whole(if removes { from - len - 1 } else { from - 1 });
+        if len == 0 || len % b != 0 || last < 0 || from - if removes { len } else { 0 } < 1 {
+            // Scaled like any other, later.
+            (r.call, r.mode, r.offset_bytes, r.len_bytes) = (Call::Ftruncate, 0, NO_ID, after);
+            return;
+        }
+        r.offset_bytes = whole(self.position(r.offset_bytes.max(0))).min(last);
+        r.len_bytes = len;
+    }
+
     /// Scales positions and lengths of an operation.
     pub(crate) fn apply(self, r: &mut Rec) {
         if self.is_none() {
@@ -133,6 +163,8 @@ impl Scale {
                     }
                 }
             }
+            // Done by the planner, which knows the size of the file.
+            Call::Fallocate if shifts_data(r) && r.ret >= 0 => {}
             Call::Fallocate | Call::Fadvise64 | Call::Readahead | Call::SyncFileRange => {
                 r.len_bytes = self.length(at, r.len_bytes);
                 r.offset_bytes = self.position(at);
@@ -180,6 +212,36 @@ mod tests {
                 assert!(s.size(at + len) <= (at + len).max(b), "its end stays at or behind the end");
                 assert!(to + short <= at + len);
                 assert!(s.position(at) <= s.position(at + 1) && s.position(at + 1) <= s.position(at) + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn shifted_ranges_are_whole_blocks_and_leave_the_scaled_length() {
+        let b = SCALE_BLOCK_BYTES;
+        for factor in [0.000_001, 0.01, 0.3, 0.5, 0.75, 0.999] {
+            let s = Scale::new(factor).unwrap();
+            for size in [2 * b, 3 * b + 1, 10 * b, 100 * b + 5, 1000 * b] {
+                for (at, len) in [(0, b), (b, b), (1024, 1024), (b, size / b / 2 * b), (0, size / b * b - b)] {
+                    for mode in [libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE] {
+                        let after = if mode == libc::FALLOC_FL_COLLAPSE_RANGE { size - len } else { size + len };
+                        let mut r = Rec { call: Call::Fallocate, mode, ..Rec::none() };
+                        (r.offset_bytes, r.len_bytes) = (at, len);
+                        s.apply_to_shift(&mut r, Some(size));
+                        s.apply(&mut r);
+                        if r.call == Call::Ftruncate {
+                            assert_eq!(r.len_bytes, s.size(after));
+                            continue;
+                        }
+                        let what = format!("{factor} {size} {at} {len} {mode}: {} {}", r.offset_bytes, r.len_bytes);
+                        assert!(r.len_bytes > 0 && r.len_bytes % b == 0 && r.offset_bytes % b == 0, "{what}");
+                        let removes = mode == libc::FALLOC_FL_COLLAPSE_RANGE;
+                        let by = if removes { -r.len_bytes } else { r.len_bytes };
+                        assert_eq!(s.size(size) + by, s.size(after), "{what}");
+                        let end = r.offset_bytes + if removes { r.len_bytes } else { 0 };
+                        assert!(r.offset_bytes >= 0 && end < s.size(size), "{what}");
+                    }
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     base::{budget::Budget, privileges::SET_ID_BITS},
     reel::{
         call::closes_on_exec,
-        feed::{Feed, FileFeed, Waiting, all, size_bytes, sorted},
+        feed::{Feed, FileFeed, Waiting, all, receipts, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
         roots::Roots,
@@ -32,6 +32,8 @@ pub use crate::reel::{
 pub const NO_FD: i32 = i32::MIN;
 /// No path, slot or task.
 pub const NONE: u32 = u32::MAX;
+/// In column `aux` of a mknod: the device was not recorded.
+pub(crate) const UNKNOWN_DEVICE: i64 = -1;
 /// No id or no result.
 pub const NO_ID: i64 = i64::MIN;
 
@@ -259,6 +261,8 @@ pub struct Input {
     waiting: Waiting,
     feed: Option<Feed>,
     file_feed: FileFeed,
+    /// How often a message or `pidfd_getfd` brings a descriptor of an open file description, by its id.
+    pub(crate) receipts: HashMap<i64, u32>,
     /// What planning may cost.
     pub(crate) budget: Budget,
     /// Unused texts are dropped at this size.
@@ -297,6 +301,7 @@ impl Input {
             waiting: Waiting::default(),
             feed: Some(Feed::new(reel)?),
             file_feed: FileFeed::new(reel)?,
+            receipts: receipts(reel, &mut budget)?,
             budget,
             text_bytes: TEXT_BYTES,
         };
@@ -436,10 +441,16 @@ impl Input {
         let call = match &*op.source {
             "syscall" => Call::of(&op.op, op.flags.unwrap_or(0), op.name.as_deref()),
             "fault" => Call::of_touch(&op.op),
+            "scm" => Some(Call::from_name(&op.op)).filter(|c| c.receives()).unwrap_or(Call::Other),
             "io_uring" | "aio" => via.request(&op.op, op.aux2 == Some(1)),
             _ => Call::Other,
         };
         if op.source == *"tool" {
+            return;
+        }
+        // The descriptors that messages bring have rows of their own.
+        if op.source == *"syscall" && matches!(&*op.op, "sendmsg" | "recvmsg" | "sendmmsg" | "recvmmsg") {
+            *self.other_layers.entry(Skip::Socket).or_default() += 1;
             return;
         }
         if call == Call::Other && op.source != *"syscall" && op.source != *"fault" {
@@ -513,6 +524,7 @@ impl Input {
             // For an open: whether it created the file. For an open by handle: the type of the handle, not needed here.
             aux: match closes_on_exec(op.flags.unwrap_or(0)) {
                 Some(closes) if call == Call::SetFd && op.op == *"ioctl" => i64::from(closes),
+                _ if matches!(call, Call::Mknod | Call::Mknodat) => op.aux.unwrap_or(UNKNOWN_DEVICE),
                 _ => op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             },
             aux2: op.aux2.unwrap_or(0),

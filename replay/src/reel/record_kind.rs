@@ -38,3 +38,16 @@ pub(crate) fn moves_position(r: &Rec) -> bool {
 pub(crate) fn failed_with(r: &Rec, errno: i32) -> bool {
     r.ret == -i64::from(errno)
 }
+
+/// Whether it is a fallocate that removes or inserts a range, and so moves the data behind it.
+pub(crate) fn shifts_data(r: &Rec) -> bool {
+    r.call == Call::Fallocate && matches!(r.mode, libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE)
+}
+
+/// Whether it is a fallocate that failed after it may have lengthened its file: space or memory was used up, or a signal
+/// came.
+pub(crate) fn may_have_lengthened(r: &Rec) -> bool {
+    const MIDWAY: [i32; 6] = [libc::ENOSPC, libc::EDQUOT, libc::EINTR, libc::ENOMEM, libc::EIO, libc::EFBIG];
+    let lengthens = r.call == Call::Fallocate && matches!(r.mode, 0 | libc::FALLOC_FL_ZERO_RANGE);
+    lengthens && (r.ret <= -512 || MIDWAY.iter().any(|e| failed_with(r, *e)))
+}

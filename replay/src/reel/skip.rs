@@ -32,10 +32,12 @@ pub enum Skip {
     InFlight,
     /// A call that a replay does not know.
     Unsupported,
-    /// Would create a device node.
+    /// Creates a device node. Only `--device-nodes` replays that, as root.
     DeviceNode,
     /// It failed for a cause that the target does not have (another file system, read-only mount, signal, …).
     ForeignCause,
+    /// A fallocate that failed: it may have made its file longer, by an unknown length.
+    PartlyReserved,
     /// Its path was not recorded completely.
     NoPath,
     /// Its path is longer than the kernel takes.
@@ -117,8 +119,9 @@ impl Skip {
             Self::OutOfSight => "name made out of sight",
             Self::InFlight => "in flight at the end of the recording",
             Self::Unsupported => "call not replayed",
-            Self::DeviceNode => "would make a device node",
+            Self::DeviceNode => "device node, see --device-nodes",
             Self::ForeignCause => "failed for a cause the target does not have",
+            Self::PartlyReserved => "failed fallocate, which may have lengthened its file",
             Self::NoPath => "path unreadable",
             Self::LongPath => "path longer than the kernel takes",
             Self::NoValue => "value not recorded",

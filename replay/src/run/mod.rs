@@ -5,6 +5,7 @@
 //! * [`engine`] runs a thread's program, [`pace`] computes deadlines, [`threads`] starts the threads;
 //! * `open_initial` and `take_initial_locks` open descriptors and take locks that exist before the first step;
 //! * [`issue`] makes system calls, `rings` submits io_uring and Linux AIO requests;
+//! * `handover` hands descriptors from thread to thread;
 //! * `space` limits the disk space that calls take, `control_group` and `memory_limit` memory and tasks;
 //! * [`progress`] lets steps wait for each other, `load` limits the number in flight, [`outcomes`] stores outcomes.
 //!
@@ -13,6 +14,7 @@
 pub mod control_group;
 pub(crate) mod credentials;
 pub mod engine;
+pub(crate) mod handover;
 pub mod issue;
 pub(crate) mod load;
 pub mod memory_limit;

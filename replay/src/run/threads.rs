@@ -31,6 +31,7 @@ use crate::{
     prepare::containment::{Privilege, become_user, close_all},
     run::issue::syscall::call,
     run::{
+        handover::Handover,
         issue::{Issuer, cells::Cells},
         load::LoadGate,
         open_initial::open_all,
@@ -99,6 +100,7 @@ pub struct World {
     shift_ns: AtomicI64,
     spun_ns: AtomicI64,
     load: LoadGate,
+    handover: Handover,
     /// Time 0 on the monotonic clock.
     epoch_ns: AtomicI64,
     ended_ns: Box<[AtomicI64]>,
@@ -173,6 +175,7 @@ impl World {
             shift_ns: AtomicI64::new(0),
             spun_ns: AtomicI64::new(0),
             load: LoadGate::default(),
+            handover: Handover::default(),
             epoch_ns: AtomicI64::new(0),
             scribe: Scribe::start(threads, manner.memory_bytes)?,
             pieces: Pieces::start(&plan)?,
@@ -196,7 +199,10 @@ impl World {
     /// Opens and maps what threads have before their first step. Returns warnings. The caller is the thread that will
     /// call [`Self::run`]: it is inside the target and has no open descriptor.
     pub fn begin(&self, filler: &Filler) -> Vec<String> {
+        let handover = self.handover.start(&self.plan.receipts);
         let (fds, mut warnings) = open_all(&self.plan, &self.cells, (filler, &self.space));
+        warnings
+            .extend(handover.err().map(|e| format!("descriptors that messages brought cannot be handed over: {e}")));
         if self.plan.from_top {
             warnings.extend(self.cells.open_top().err().map(|e| format!("opening the target's root: {e}")));
         }
@@ -231,6 +237,7 @@ impl World {
         while *live > 0 {
             live = self.none_live.wait(live).unwrap_or_else(PoisonError::into_inner);
         }
+        self.handover.end();
     }
 
     /// Time 0 on the monotonic clock.
@@ -267,6 +274,7 @@ impl World {
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(self.cells.direct.told());
+        all.extend(self.handover.told());
         if self.load.is_given_up() {
             all.push(
                 "the recorded number of operations in flight was not kept: the reel's order contradicts itself".into(),

@@ -49,6 +49,9 @@ pub struct Config {
     /// Set-user-ID and set-group-ID bits and attributes that give privileges are prepared and replayed: whoever made the reel
     /// can then leave programs in the target that run as root.
     pub set_ids: bool,
+    /// Device nodes are prepared and replayed by root: whoever made the reel can then leave access to this machine's disks
+    /// in the target.
+    pub device_nodes: bool,
     /// Limits of what is prepared and replayed.
     pub roots: Vec<PathBuf>,
     /// Directories of the reel, and others that take their places: see [`crate::prepare::path_map`].
@@ -63,6 +66,8 @@ pub struct Config {
     pub restored: bool,
     /// The most that the prepared tree and what is written may take, bytes.
     pub max_bytes: Option<i64>,
+    /// The estimate of the room that the replay needs refuses nothing.
+    pub force_room: bool,
     /// What the page cache holds at the start; with a limit on memory, at least cold.
     pub cache: CacheStart,
     /// The most memory that the replay may take, page cache and ioreel's own included.
@@ -95,6 +100,8 @@ pub struct Summary {
     pub strayed: i64,
     /// Files prepared, and operations issued, without set-ID bits or attributes that give privileges.
     pub set_ids_left_out: i64,
+    /// Device nodes that are neither prepared nor created.
+    pub device_nodes_left_out: i64,
     /// Seed of the data that is prepared and written.
     pub seed: u64,
     /// Files, directories and links to make first.

@@ -115,9 +115,11 @@ impl Replay {
             slice: config.slice,
             scale: config.scale,
             keep_keys: config.data.verify,
+            shares_data: target.shares_data && maps.is_empty(),
             roots,
             privileged: privilege.root,
             set_ids: config.set_ids,
+            device_nodes: config.device_nodes,
         };
         let reads = Needs::default();
         let (plan, strayed) = apart(config.untrusted, &reads, || plan_within(&reel, &config, options))?;
@@ -132,9 +134,12 @@ impl Replay {
         let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
         let none = Preparation::default();
         let to_make = if config.skip_prepare { &none } else { &preparation };
-        let summary = summary_of(config.data.seed, &plan, to_make, &target, strayed);
-        check_free_space(&maps, to_make)?;
-        check_room(&config, &summary)?;
+        let free_bytes = free_bytes(&plan, &target, privilege);
+        let summary = summary_of(config.data.seed, &plan, to_make, (&target, free_bytes), strayed);
+        if !config.force_room {
+            check_free_space(&maps, to_make)?;
+            check_room(&config, &summary)?;
+        }
         Ok(Self { config, reel, plan, preparation, prepared, target, maps, limit, group, privilege, summary })
     }
 
@@ -258,8 +263,21 @@ fn check_config(config: &Config) -> Result<(), ReplayError> {
     Ok(())
 }
 
+/// Free bytes of the target. Root may also use what the file system reserves, if no thread runs as another user.
+fn free_bytes(plan: &Plan, target: &Target, privilege: Privilege) -> i64 {
+    let others = plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.who.user.files != 0);
+    let all_as_root = privilege.root && !plan.users_change && !others;
+    target.free_bytes.saturating_add(if all_as_root { target.reserved_bytes } else { 0 })
+}
+
 /// What is about to be done.
-fn summary_of(seed: u64, plan: &Plan, to_make: &Preparation, target: &Target, strayed: i64) -> Summary {
+fn summary_of(
+    seed: u64,
+    plan: &Plan,
+    to_make: &Preparation,
+    (target, free_bytes): (&Target, i64),
+    strayed: i64,
+) -> Summary {
     Summary {
         operations: plan.calls,
         threads: plan.tasks.iter().filter(|t| !t.program.is_empty()).count() as i64,
@@ -267,13 +285,14 @@ fn summary_of(seed: u64, plan: &Plan, to_make: &Preparation, target: &Target, st
         unknown: plan.unknown.clone(),
         strayed,
         set_ids_left_out: plan.set_ids_left_out + plan.begin.set_ids_left_out + to_make.set_ids_left_out,
+        device_nodes_left_out: plan.device_nodes_left_out + to_make.device_nodes_left_out,
         implied: plan.implied,
         seed,
         prepare_items: to_make.items.len() as i64,
         prepare_files: to_make.files().0,
         prepare_bytes: to_make.bytes,
         growth_bytes: plan.sizes.peak_bytes,
-        free_bytes: target.free_bytes,
+        free_bytes,
         fstype: target.mount.fstype.clone(),
     }
 }
@@ -327,7 +346,7 @@ fn start(
     };
     let data = Data::new(config.data, plan.told, plan.keys.files().clone());
     let filler = data.filler();
-    let space = space_of(config, target, maps)?;
+    let space = space_of(config, target, maps, free_bytes(&plan, target, privilege))?;
     let world = Arc::new(World::new(plan, source, (data, prepared), space, manner, privilege)?);
     let (told, phases) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
@@ -358,12 +377,12 @@ fn start(
 
 /// The limit on what calls may take on the disks of the target and of mapped directories: `--max-bytes`, and a part of
 /// the free space stays free in any case.
-fn space_of(config: &Config, target: &Target, maps: &[Map]) -> Result<Space, ReplayError> {
+fn space_of(config: &Config, target: &Target, maps: &[Map], free_bytes: i64) -> Result<Space, ReplayError> {
     if config.dry_run {
         return Ok(Space::unlimited());
     }
     let targets = || maps.iter().map(|m| &m.to).chain([target]);
-    let free_bytes = targets().fold(0, |sum: i64, t| sum.saturating_add(t.free_bytes));
+    let free_bytes = maps.iter().fold(free_bytes, |sum: i64, m| sum.saturating_add(m.to.free_bytes));
     let most_bytes = free_bytes - free_bytes / ROOM_MARGIN;
     let dirs = targets().map(Target::descriptor).collect::<Result<_, _>>()?;
     Space::limited(dirs, config.max_bytes.unwrap_or(i64::MAX).min(most_bytes))
@@ -394,7 +413,8 @@ fn make_inside(
 ) -> Result<Prepared, ReplayError> {
     containment::enter(&target.0, &target.1)?;
     if how.untrusted {
-        replayer(&permitted::calls(plan.tasks.iter().any(|t| t.program.submits())));
+        let submits = plan.tasks.iter().any(|t| t.program.submits());
+        replayer(&permitted::calls(submits, plan.receipts.iter().any(|n| *n > 0)));
     }
     let mut warnings = tree::make(items, filler, |done| {
         // A listener that is gone needs no telling.

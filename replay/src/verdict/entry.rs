@@ -10,6 +10,7 @@ use crate::{
     model::{
         access_lists,
         attributes::Attributes,
+        device_nodes::device_listed,
         names::{Attribute, InitialState, Kind, NO_NODE, NodeId, State},
     },
     plan::program::Plan,
@@ -230,6 +231,7 @@ pub(super) fn told(plan: &Plan, node: NodeId, links: i64, by_link: &HashMap<i64,
         mode.map(|m| m as u32 & 0o7777)
     };
     let listed_device = || match row.map(|r| &*r.kind) {
+        _ if row.and_then(device_listed).is_some() => row.and_then(device_listed).map(|d| (d.block, Some(d.number))),
         Some("block") => Some((true, None)),
         Some("char") => Some((false, None)),
         _ => None,

@@ -336,7 +336,7 @@ fn what_cannot_be_replayed_is_counted_by_reason() {
         ("under /dev", 3),
         ("descriptor opened out of sight", 1),
         ("failed for a cause the target does not have", 1),
-        ("would make a device node", 1),
+        ("device node, see --device-nodes", 1),
         ("in flight at the end of the recording", 1),
         ("call not replayed", 1),
     ] {

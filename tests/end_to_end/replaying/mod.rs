@@ -4,6 +4,7 @@ pub(crate) mod alike;
 pub(crate) mod block_replay;
 pub(crate) mod cached;
 pub(crate) mod corpus;
+pub(crate) mod handed;
 pub(crate) mod layout;
 pub(crate) mod replays;
 pub(crate) mod slices;
@@ -27,6 +28,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         replays::links_made_where_nothing_was
         replays::direct_io_that_is_not_aligned_here
         replays::copies_and_attributes
+        handed::a_separated_worker
     }
     for (from, to) in
         on_disk.iter().map(|&fs| (fs, fs)).chain([(Fs::Ext4, Fs::Xfs), (Fs::Xfs, Fs::Btrfs), (Fs::Btrfs, Fs::Ext4)])
@@ -50,6 +52,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         replays::hashed_links
         replays::a_target_that_does_not_do
         replays::inside_a_chroot
+        handed::device_nodes
         users::owners_and_refusals
         alike::the_comparison_itself
         block_replay::what_is_in_use_is_left_alone

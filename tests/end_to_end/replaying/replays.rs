@@ -12,7 +12,7 @@ use crate::harness::{
 
 /// Replays `reel` at full pace to an empty file system and expects no result to differ; the tree that
 /// `original` holds must be the same in the target.
-fn replays_to(fs: Fs, reel: &Path, original: &Path) {
+pub(crate) fn replays_to(fs: Fs, reel: &Path, original: &Path) {
     let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
     let out = temp_dir();
     let result = out.path().join("result.reel");

@@ -519,6 +519,8 @@ table! {
         link_id: Option<i64> as Dict,
         /// Target of a symbolic link.
         target: Option<Text> as Dict,
+        /// Device of a character or block device node, `major << 20 | minor`.
+        rdev: Option<i64> as Dict,
     }
 }
 

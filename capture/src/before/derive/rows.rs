@@ -150,6 +150,7 @@ fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
     let Some(there) = disk.look(now, "derived") else { return };
     row.kind = there.kind;
     row.target = there.target;
+    row.rdev = there.rdev;
     row.mode = row.mode.or(there.mode);
     (row.uid, row.gid) = (there.uid, there.gid);
     if same_content {

@@ -43,24 +43,108 @@ pub(super) fn clone(r: &Rec, fd: i64, fd2: i64, offset: i64, may_take: impl Fn(i
     if r.ret < 0 || !cannot {
         return ret;
     }
-    let (mut from, mut to) = (offset, to);
     let mut left = length_bytes(fd).unwrap_or(0).saturating_sub(offset).max(0);
     if r.len_bytes > 0 {
         left = left.min(r.len_bytes);
     }
-    if !may_take(left) {
-        return without_call(-i64::from(libc::ENOSPC));
+    match copy_data((fd, offset), (fd2, to), left, may_take) {
+        Ok(()) => 0,
+        Err(failed) => failed,
     }
+}
+
+/// Copies `len` bytes. Where the source has a hole, the destination gets one.
+fn copy_data(
+    (fd, from): (i64, i64),
+    (fd2, to): (i64, i64),
+    len: i64,
+    may_take: impl Fn(i64) -> bool,
+) -> Result<(), i64> {
+    let end = from.saturating_add(len);
+    let mut at = from;
+    let position = sought(fd, 0, libc::SEEK_CUR);
+    let mut copied = Ok(());
+    while at < end && copied.is_ok() {
+        // Without support for holes, all is data.
+        let data = match sought(fd, at, libc::SEEK_DATA) {
+            Err(e) if e == -i64::from(libc::ENXIO) => end,
+            found => found.unwrap_or(at).clamp(at, end),
+        };
+        if data > at {
+            copied = empty(fd2, to + (at - from), data - at);
+            at = data;
+            continue;
+        }
+        let hole = sought(fd, at, libc::SEEK_HOLE).unwrap_or(end).clamp(at + 1, end);
+        copied = copy_all((fd, at), (fd2, to + (at - from)), hole - at, &may_take);
+        at = hole;
+    }
+    // The recorded call does not move it. Other uses of the description are ordered against this one.
+    if let Ok(position) = position {
+        let _ = sought(fd, position, libc::SEEK_SET);
+    }
+    copied?;
+    let to_end = to.saturating_add(len);
+    if length_bytes(fd2).is_some_and(|size| size < to_end) {
+        let ret = call(libc::SYS_ftruncate, [fd2, to_end, 0, 0, 0, 0]);
+        return if ret < 0 { Err(ret) } else { Ok(()) };
+    }
+    Ok(())
+}
+
+/// A seek; -errno if it fails.
+fn sought(fd: i64, offset: i64, whence: i32) -> Result<i64, i64> {
+    match call(libc::SYS_lseek, [fd, offset, whence.into(), 0, 0, 0]) {
+        at if at >= 0 => Ok(at),
+        failed => Err(failed),
+    }
+}
+
+/// Makes a range read as zeros. Beyond the end of the file, nothing is to be done.
+fn empty(fd: i64, at: i64, len: i64) -> Result<(), i64> {
+    let len = len.min(length_bytes(fd).unwrap_or(0) - at);
+    if len <= 0 {
+        return Ok(());
+    }
+    for mode in [libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, libc::FALLOC_FL_ZERO_RANGE] {
+        let ret = call(libc::SYS_fallocate, [fd, mode.into(), at, len, 0, 0]);
+        if ret != -i64::from(libc::EOPNOTSUPP) {
+            return if ret < 0 { Err(ret) } else { Ok(()) };
+        }
+    }
+    let zeros = [0_u8; 16 << 10];
+    let mut done = 0;
+    while done < len {
+        let most = (len - done).min(zeros.len() as i64);
+        match call(libc::SYS_pwrite64, [fd, zeros.as_ptr() as i64, most, at + done, 0, 0]) {
+            n if n > 0 => done += n,
+            failed => return Err(failed),
+        }
+    }
+    Ok(())
+}
+
+/// Copies a range that has data.
+fn copy_all(
+    (fd, mut from): (i64, i64),
+    (fd2, mut to): (i64, i64),
+    len: i64,
+    may_take: impl Fn(i64) -> bool,
+) -> Result<(), i64> {
+    if !may_take(len) {
+        return Err(without_call(-i64::from(libc::ENOSPC)));
+    }
+    let mut left = len;
     while left > 0 {
         let piece = left.min(MAX_CALL_BYTES as i64);
         let (a, b) = (ptr::from_mut(&mut from) as i64, ptr::from_mut(&mut to) as i64);
         match call(libc::SYS_copy_file_range, [fd, a, fd2, b, piece, 0]) {
             0 => break,
             n if n > 0 => left -= n,
-            failed => return failed,
+            failed => return Err(failed),
         }
     }
-    0
+    Ok(())
 }
 
 /// Copies with reads and writes. Without a position, uses the descriptor's own.

@@ -131,6 +131,9 @@ const OF_RINGS: &[c_long] = &[
     libc::SYS_io_destroy,
 ];
 
+/// Handing descriptors over. Threads have no other sockets, and can make none that reach anybody else.
+const OF_HANDOVERS: &[c_long] = &[libc::SYS_sendmsg, libc::SYS_recvmsg];
+
 /// What a thread of a C library and of Rust's standard library needs to start, wait, allocate and end.
 const OF_THREADS: &[c_long] = &[
     libc::SYS_futex,
@@ -187,11 +190,15 @@ const IOCTLS: [i64; 16] = [
 /// `PR_SET_VMA`, by which a C library names its memory.
 const PR_SET_VMA: i32 = 0x5356_4d41;
 
-/// The permitted calls. `rings`: also requests.
-pub(crate) fn calls(rings: bool) -> Vec<Permit> {
-    let lists = [ON_FILES, OLD_FORMS, OF_USERS, OF_THREADS, if rings { OF_RINGS } else { &[] }];
+/// The permitted calls. `rings`: also requests; `handovers`: also those that hand descriptors over.
+pub(crate) fn calls(rings: bool, handovers: bool) -> Vec<Permit> {
+    let if_any = |has: bool, list: &'static [c_long]| if has { list } else { &[] };
+    let lists = [ON_FILES, OLD_FORMS, OF_USERS, OF_THREADS, if_any(rings, OF_RINGS), if_any(handovers, OF_HANDOVERS)];
     let mut all: Vec<Permit> = lists.concat().into_iter().map(Permit::from).collect();
     let only = |number, index, mask, value| Permit { number, only: Some(Argument { index, mask, value }) };
+    if handovers {
+        all.push(only(libc::SYS_socketpair, 0, u32::MAX, libc::AF_UNIX as u32));
+    }
     all.extend(IOCTLS.map(|request| only(libc::SYS_ioctl, 1, u32::MAX, request as u32)));
     all.extend(
         [libc::PR_SET_TIMERSLACK, libc::PR_SET_NAME, PR_SET_VMA]
@@ -238,8 +245,9 @@ mod tests {
 
     #[test]
     fn requests_are_permitted_only_where_there_are_some() {
-        let has = |rings, number: c_long| calls(rings).iter().any(|p| p.number == number);
+        let has = |some, number: c_long| calls(some, some).iter().any(|p| p.number == number);
         assert!(!has(false, libc::SYS_io_uring_setup) && has(true, libc::SYS_io_uring_setup));
+        assert!(!has(false, libc::SYS_socketpair) && has(true, libc::SYS_recvmsg));
         let never = [
             libc::SYS_execve,
             libc::SYS_socket,

@@ -31,8 +31,8 @@ pub(super) fn on_names(a: Arguments<'_>) -> Option<i64> {
         Call::Link => call(libc::SYS_linkat, [fd, p, fd2, p2, 0, 0]),
         Call::Linkat => call(libc::SYS_linkat, [fd, p, fd2, p2, r.flags, 0]),
         Call::Symlink | Call::Symlinkat => call(libc::SYS_symlinkat, [p, fd2, p2, 0, 0, 0]),
-        // The plan passes only FIFOs and regular files, which have no device number.
-        Call::Mknod | Call::Mknodat => call(libc::SYS_mknodat, [fd, p, mode, 0, 0, 0]),
+        // The plan passes only nodes that may be created.
+        Call::Mknod | Call::Mknodat => call(libc::SYS_mknodat, [fd, p, mode, r.aux, 0, 0]),
         Call::Chown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, 0, 0]),
         Call::Lchown => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, libc::AT_SYMLINK_NOFOLLOW.into(), 0]),
         Call::Fchownat => call(libc::SYS_fchownat, [fd, p, r.aux, r.aux2, r.flags, 0]),

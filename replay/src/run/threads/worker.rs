@@ -210,6 +210,14 @@ impl Engine for Worker<'_> {
                 made.map_or_else(|e| -i64::from(e.raw_os_error()), |()| 0)
             }
             Act::Become(list) => of_list(list, &chunk.lists).map_or(0, |ids| take_on(call, ids, None)),
+            Act::HandIn { slot, place } => {
+                world.handover.hand_in(place, world.cells.fd(slot as i32));
+                0
+            }
+            Act::Receive { place, slot } => {
+                world.cells.set(slot, world.handover.receive(place));
+                0
+            }
             Act::Spawn { .. } | Act::Submit { .. } | Act::Returned { .. } | Act::Passed { .. } => 0,
         }
     }
