@@ -238,7 +238,7 @@ impl Deriver {
     fn effect(&mut self, op: &Op, ret: i64, flags: i32, path: Option<String>, path2: Option<String>) {
         match &*op.op {
             "open" | "openat" | "openat2" | "creat" => self.open(op, ret, flags, path),
-            "mkdir" | "mkdirat" | "mknod" | "mknodat" => self.made(path, ret),
+            "mkdir" | "mkdirat" | "mknod" | "mknodat" | "bind" => self.made(path, ret),
             "symlink" | "symlinkat" => self.symlink(op, ret, path2),
             "link" | "linkat" => self.link(ret, path, path2),
             "unlink" | "unlinkat" | "rmdir" => self.unlink(op, ret, flags, path),

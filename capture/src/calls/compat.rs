@@ -122,7 +122,7 @@ same! {
     239 "sendfile" 257 "remap_file_pages" 295 "openat" 296 "mkdirat" 297 "mknodat" 298 "fchownat"
     301 "unlinkat" 302 "renameat" 303 "linkat" 304 "symlinkat" 305 "readlinkat" 306 "fchmodat" 307 "faccessat" 310 "unshare"
     313 "splice" 315 "tee" 316 "vmsplice" 330 "dup3" 341 "name_to_handle_at" 342 "open_by_handle_at"
-    344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 377 "copy_file_range" 383 "statx"
+    344 "syncfs" 346 "setns" 353 "renameat2" 356 "memfd_create" 361 "bind" 377 "copy_file_range" 383 "statx"
 }
 
 /// Calls whose arguments differ on i386.

@@ -1,12 +1,12 @@
 //! Calls on data and names of files.
 
 use ioreel_bpf::types::{call_desc, call_kind, call_user, op_flags};
-use ioreel_traces::rows::Op;
+use ioreel_traces::{rows::Op, text};
 use libc::*;
 
 use super::{
     Raw, appends,
-    parts::{AT, FD, OPEN, PATH, PLAIN, VMA, calls, nothing, user},
+    parts::{AT, FD, OPEN, PATH, PLAIN, VMA, calls, kind, nothing, user},
 };
 
 fn transfer(r: &Raw<'_>, op: &mut Op) {
@@ -67,6 +67,19 @@ fn stat(r: &Raw<'_>, op: &mut Op) {
     if r.ret == 0 && r.extra_known() {
         op.mode = Some(r.extra[0] as i32);
         op.len_bytes = Some(r.extra[1]);
+    }
+}
+
+/// The path of `struct sockaddr_un` need not end with a zero: the length of the address counts.
+fn bound(r: &Raw<'_>, op: &mut Op) {
+    const FAMILY_BYTES: i64 = 2;
+    if r.has(op_flags::OPF_MIDWAY) {
+        // What was read is the address, not the path in it.
+        op.path = None;
+    }
+    let most = usize::try_from(i64::from(r.int(2)) - FAMILY_BYTES).unwrap_or(0);
+    if let Some(path) = op.path.as_ref().map(|p| text::to_bytes(p)).filter(|p| p.len() > most) {
+        op.path = Some(text::from_bytes(&path[..most]));
     }
 }
 
@@ -220,6 +233,7 @@ calls! {
         op.mode = Some(r.int(1));
         op.aux = Some(r.args[2]);
     };
+    49 200 "bind" kind(call_desc { fd: 1, path: 2, ..PLAIN }, call_kind::CALL_BIND), true, bound;
     259 33 "mknodat" AT, true, |r, op| {
         op.mode = Some(r.int(2));
         op.aux = Some(r.args[3]);

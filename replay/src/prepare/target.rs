@@ -15,7 +15,11 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{ReplayError, prepare::directory::Directory};
+use crate::{
+    ReplayError,
+    plan::program::Plan,
+    prepare::{containment::Privilege, directory::Directory},
+};
 
 /// An open target.
 #[derive(Debug)]
@@ -98,6 +102,13 @@ impl Target {
             "{}: the replay changed the mode or owner of the target directory; they {how}",
             self.directory.path.display()
         ))
+    }
+
+    /// Free bytes for a replay. Root may also use what the file system reserves, if no thread runs as another user.
+    pub(crate) fn free_bytes_for(&self, plan: &Plan, privilege: Privilege) -> i64 {
+        let others = plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.who.user.files != 0);
+        let all_as_root = privilege.root && !plan.users_change && !others;
+        self.free_bytes.saturating_add(if all_as_root { self.reserved_bytes } else { 0 })
     }
 
     /// A descriptor of the directory.

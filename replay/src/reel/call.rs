@@ -206,6 +206,8 @@ impl Call {
             "ioctl" if flags == 0x5401 => Self::Tcgets,
             "ioctl" if closes_on_exec(flags).is_some() => Self::SetFd,
             "ioctl" => name.map(Self::from_name).filter(|c| c.is_request()).unwrap_or(Self::Other),
+            // A socket gets a name: see [`super::bind`].
+            "bind" => Self::Mknod,
             _ => Some(Self::from_name(op))
                 .filter(|c| !c.is_request() && !c.is_command() && !c.touches())
                 .unwrap_or(Self::Other),

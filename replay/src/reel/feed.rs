@@ -171,6 +171,24 @@ pub(super) fn receipts(reel: &Reel, budget: &mut Budget) -> Result<HashMap<i64, 
     Ok(found)
 }
 
+/// The files with these ids.
+pub(super) fn files_of(
+    reel: &Reel,
+    mut wanted: HashSet<i64>,
+    roots: &Roots,
+) -> Result<HashMap<i64, FileInfo>, ReplayError> {
+    let mut found = HashMap::new();
+    let mut rows = reel.rows::<rows::File>();
+    while !wanted.is_empty()
+        && let Some(f) = rows.next().transpose()?
+    {
+        if wanted.remove(&f.file) {
+            found.insert(f.file, FileInfo::of(f, roots));
+        }
+    }
+    Ok(found)
+}
+
 /// Size of the reel's files.
 pub(super) fn size_bytes(reel: &Reel) -> u64 {
     let files: HashSet<&str> = reel.manifest.segments.values().flatten().map(|s| s.file.as_str()).collect();

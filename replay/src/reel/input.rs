@@ -1,7 +1,7 @@
 //! Decodes a reel into compact records ([`Rec`]) with paths as bytes, and keeps only those in memory that have not
 //! taken effect.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use ioreel_traces::{
     Reel, Text,
@@ -13,8 +13,9 @@ use crate::{
     Call, ReplayError, Skip,
     base::{budget::Budget, privileges::SET_ID_BITS},
     reel::{
+        bind,
         call::closes_on_exec,
-        feed::{Feed, FileFeed, Waiting, all, receipts, size_bytes, sorted},
+        feed::{Feed, FileFeed, Waiting, all, files_of, receipts, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
         roots::Roots,
@@ -305,7 +306,8 @@ impl Input {
             budget,
             text_bytes: TEXT_BYTES,
         };
-        input.first_files(reel)?;
+        let first = input.fds.iter().filter_map(|f| f.file).chain(input.maps.iter().map(|m| m.file)).collect();
+        input.files = files_of(reel, first, &input.roots)?;
         Ok(input)
     }
 
@@ -396,21 +398,6 @@ impl Input {
         self.free.push(id);
     }
 
-    /// Reads the files that were open or mapped at the start.
-    pub(crate) fn first_files(&mut self, reel: &Reel) -> Result<(), ReplayError> {
-        let mut wanted: HashSet<i64> =
-            self.fds.iter().filter_map(|f| f.file).chain(self.maps.iter().map(|m| m.file)).collect();
-        let mut rows = reel.rows::<rows::File>();
-        while !wanted.is_empty()
-            && let Some(f) = rows.next().transpose()?
-        {
-            if wanted.remove(&f.file) {
-                self.files.insert(f.file, FileInfo::of(f, &self.roots));
-            }
-        }
-        Ok(())
-    }
-
     /// Drops texts that no operation in memory uses, once they exceed [`TEXT_BYTES`]. Returns whether it did, which
     /// changes all indices.
     pub(crate) fn forget_texts(&mut self) -> bool {
@@ -472,7 +459,8 @@ impl Input {
             let name = op.name.as_ref().filter(|_| op.op == *"ioctl").unwrap_or(&op.op).to_string();
             *self.unknown.entry(name).or_default() += 1;
         }
-        let rec = self.rec_of(row, op, call, task, via);
+        let mut rec = self.rec_of(row, op, call, task, via);
+        bind::as_mknod(&mut rec, &op.op);
         let (first, last) = match (via, about_rings) {
             (Via::Call, false) => (None, Phase::Whole),
             (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),

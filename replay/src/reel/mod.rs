@@ -11,6 +11,7 @@
 //!
 //! May use: `base`.
 
+pub(crate) mod bind;
 pub mod call;
 pub(crate) mod feed;
 pub mod footprint;

@@ -134,7 +134,7 @@ impl Replay {
         let prepared = if config.data.verify { preparation.data() } else { HashMap::new() };
         let none = Preparation::default();
         let to_make = if config.skip_prepare { &none } else { &preparation };
-        let free_bytes = free_bytes(&plan, &target, privilege);
+        let free_bytes = target.free_bytes_for(&plan, privilege);
         let summary = summary_of(config.data.seed, &plan, to_make, (&target, free_bytes), strayed);
         if !config.force_room {
             check_free_space(&maps, to_make)?;
@@ -263,13 +263,6 @@ fn check_config(config: &Config) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Free bytes of the target. Root may also use what the file system reserves, if no thread runs as another user.
-fn free_bytes(plan: &Plan, target: &Target, privilege: Privilege) -> i64 {
-    let others = plan.tasks.iter().filter_map(|t| t.root.as_ref()).any(|r| r.who.user.files != 0);
-    let all_as_root = privilege.root && !plan.users_change && !others;
-    target.free_bytes.saturating_add(if all_as_root { target.reserved_bytes } else { 0 })
-}
-
 /// What is about to be done.
 fn summary_of(
     seed: u64,
@@ -346,7 +339,7 @@ fn start(
     };
     let data = Data::new(config.data, plan.told, plan.keys.files().clone());
     let filler = data.filler();
-    let space = space_of(config, target, maps, free_bytes(&plan, target, privilege))?;
+    let space = space_of(config, target, maps, target.free_bytes_for(&plan, privilege))?;
     let world = Arc::new(World::new(plan, source, (data, prepared), space, manner, privilege)?);
     let (told, phases) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();

@@ -49,6 +49,21 @@ fn found(dir: &tempfile::TempDir, name: &str) -> (char, u32, (u32, u32)) {
     (kind, meta.permissions().mode() & 0o7777, (libc::major(meta.rdev()), libc::minor(meta.rdev())))
 }
 
+#[test]
+fn a_bound_socket_is_a_node() {
+    let mut d = Draft::new();
+    d.know(9, "socket");
+    d.on(1, "mkdir", "run", 0).mode = Some(0o755);
+    for ret in [0, -i64::from(libc::EADDRINUSE)] {
+        let o = d.on(1, "bind", "run/socket", ret);
+        (o.fd, o.file, o.dirfd) = (Some(5), Some(9), None);
+    }
+    d.on(1, "chmod", "run/socket", 0).mode = Some(0o660);
+    d.on(1, "rename", "run/socket", 0).path2 = Some("run/moved".into());
+    let dir = crate::reel::replay_same(d);
+    assert_eq!(found(&dir, "run/moved"), ('s', 0o660, (0, 0)));
+}
+
 fn is_root() -> bool {
     // SAFETY: takes no arguments.
     unsafe { libc::geteuid() == 0 }

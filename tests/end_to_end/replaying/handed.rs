@@ -51,7 +51,9 @@ pub(crate) fn a_separated_worker(fs: Fs) {
 const NODES: &str = "set -e
     mknod null c 1 3; ls -l null old-disk old-socket >/dev/null; chmod 666 null
     mknod disk b 7 300; mv disk moved; mknod pipe p; chmod 600 old-disk
-    mknod gone c 1 5; rm gone; ls -l >list";
+    mknod gone c 1 5; rm gone
+    python3 -S -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"bound\"); s.listen()'
+    ls -l >list; chmod 700 bound";
 
 fn devices(dir: &Path) -> Vec<(String, u64)> {
     let of = |e: fs::DirEntry| (e.file_name().into_string().unwrap(), e.metadata().unwrap().rdev());
@@ -86,5 +88,5 @@ pub(crate) fn device_nodes() {
     assert!(sentence.contains("device node, see --device-nodes"), "{sentence}");
     let replayed = target.path().join(work.strip_prefix("/").unwrap());
     let names: Vec<String> = devices(&replayed).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["list", "old-socket", "pipe"]);
+    assert_eq!(names, ["bound", "list", "old-socket", "pipe"]);
 }

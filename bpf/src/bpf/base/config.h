@@ -41,6 +41,7 @@ enum call_kind {
 	CALL_XATTRAT = 11, /* the value is behind a struct xattr_args */
 	CALL_HANDLE = 12, /* a struct file_handle, which contains its own length */
 	CALL_HANDLE_OPEN = 13, /* likewise; the result is a new open file description */
+	CALL_BIND = 15, /* only to a path, which is in a struct sockaddr_un in argument 2 */
 	CALL_UNMAPPED = 14, /* only by the 32-bit entry: only counted */
 	CALL_URING = 32, /* io_uring_enter, io_uring_register; pos_before is the address of the ring */
 	CALL_URING_SETUP = 33, /* likewise, for the new ring */

@@ -71,6 +71,9 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	if (unlikely(desc->kind >= CALL_FCNTL) && !wanted(task, st, desc->kind))
 		return;
 
+	if (unlikely(desc->kind == CALL_BIND) && !binds_name(st))
+		return;
+
 	st->op.flags = compat ? OPF_COMPAT : 0;
 	st->op.nr = id;
 	st->op.ofd = 0;

@@ -93,6 +93,21 @@ static __noinline bool wanted(struct task_struct *task, struct task_state *st, _
 	return !file || is_file(file);
 }
 
+/*
+ * Whether bind gives a socket a name in a file system; checked before anything is stored. The argument then points to the
+ * path instead of the address.
+ */
+static __noinline bool binds_name(struct task_state *st)
+{
+	__u16 family = 0;
+	char first = 0;
+
+	if (bpf_probe_read_user(&family, sizeof(family), (void *)st->op.args[1]) || family != AF_UNIX)
+		return false;
+	st->op.args[1] += sizeof(family);
+	return !bpf_probe_read_user(&first, sizeof(first), (void *)st->op.args[1]) && first;
+}
+
 static __always_inline bool is_lock(__u32 cmd)
 {
 	return (cmd >= F_GETLK && cmd <= F_SETLKW) || (cmd >= F_GETLK64 && cmd <= F_SETLKW64) ||

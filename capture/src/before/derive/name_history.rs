@@ -84,7 +84,8 @@ impl History {
                     self.opened(file.file, path, op.aux == Some(1), op.start_ns, change);
                 }
             }
-            ("mkdir" | "mkdirat" | "mknod" | "mknodat", Some(path), _) | ("symlink" | "symlinkat", _, Some(path)) => {
+            ("mkdir" | "mkdirat" | "mknod" | "mknodat" | "bind", Some(path), _)
+            | ("symlink" | "symlinkat", _, Some(path)) => {
                 self.begin(path, None, "created", change);
             }
             ("link" | "linkat", old, Some(new)) => {

@@ -98,8 +98,8 @@ pub(super) fn follows(op: &Op, flags: i32) -> bool {
     const MOVE_MOUNT_F_SYMLINKS: i32 = 1;
     match &*op.op {
         "lstat" | "lchown" | "readlink" | "readlinkat" | "unlink" | "unlinkat" | "rmdir" | "rename" | "renameat"
-        | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "link" | "ioctl" | "lsetxattr" | "lgetxattr"
-        | "llistxattr" | "lremovexattr" => false,
+        | "renameat2" | "mkdir" | "mkdirat" | "mknod" | "mknodat" | "bind" | "link" | "ioctl" | "lsetxattr"
+        | "lgetxattr" | "llistxattr" | "lremovexattr" => false,
         "linkat" | "name_to_handle_at" => flags & libc::AT_SYMLINK_FOLLOW != 0,
         "umount2" => flags & libc::UMOUNT_NOFOLLOW == 0,
         "fspick" => flags & FSPICK_SYMLINK_NOFOLLOW == 0,

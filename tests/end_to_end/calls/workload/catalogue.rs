@@ -3,7 +3,7 @@
 
 use super::{
     caller::{Caller, Open, P},
-    home,
+    fails, home,
     log::Entry,
     names::{NOW, OMIT},
     ok,
@@ -197,6 +197,28 @@ fn lengths(c: &mut Caller, home: &str, dir: &Open) {
     ok(c.close(&f));
 }
 
+/// Binds a socket to a path, without a zero at the end of it, and then to nothing that is a name.
+fn bind(c: &mut Caller, path: String) {
+    // SAFETY: takes numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let address = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], path.as_bytes(), b"beyond\0"].concat();
+    let len = 2 + path.len() as i64;
+    let e = || Entry { fd: Some(socket), path: Some(path.clone()), ..Entry::default() };
+    ok(c.call(libc::SYS_bind, "bind", [socket.into(), address.as_ptr() as i64, len], e()));
+    // SAFETY: as above.
+    let other = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let e = Entry { fd: Some(other), ..e() };
+    fails(c.call(libc::SYS_bind, "bind", [other.into(), address.as_ptr() as i64, len], e), libc::EADDRINUSE);
+    // An abstract name is no file operation and leaves no row.
+    let address = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], b"\0ioreel-test", path.as_bytes()].concat();
+    // SAFETY: the address is of this length.
+    unsafe { libc::syscall(libc::SYS_bind, other, address.as_ptr(), address.len()) };
+    for fd in [socket, other] {
+        // SAFETY: opened above.
+        c.close_other(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
+    }
+}
+
 fn names(c: &mut Caller, home: &str, dir: &Open) {
     let d = dir.fd;
     ok(c.with_mode(libc::SYS_mkdir, "mkdir", format!("{home}/sub"), 0o710));
@@ -205,6 +227,7 @@ fn names(c: &mut Caller, home: &str, dir: &Open) {
     ok(c.mknod(format!("{home}/fifo"), libc::S_IFIFO | 0o620, 0));
     ok(c.mknod(format!("{home}/node"), libc::S_IFREG | 0o621, 0));
     ok(c.mknodat(sub.fd, "null", libc::S_IFCHR | 0o622, 0x103));
+    bind(c, format!("{home}/socket"));
     ok(c.two_paths(libc::SYS_symlink, "symlink", format!("../target{}", c.thread), format!("{home}/soft")));
     ok(c.symlinkat("a", d, "soft2"));
     ok(c.two_paths(libc::SYS_link, "link", format!("{home}/a"), format!("{home}/hard")));

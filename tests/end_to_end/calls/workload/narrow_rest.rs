@@ -111,6 +111,14 @@ fn names(c: &mut Caller, low: &mut Low, home: &str) {
     let n = low.path(&fifo);
     let e = Entry { mode: Some(0o010_600), aux: Some(0), ..on(&fifo) };
     c.call32(14, "mknod", [n, 0o010_600, 0], e);
+    // SAFETY: takes numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    let name = format!("{home}/nr-socket");
+    let address = low.put(&[&(libc::AF_UNIX as u16).to_ne_bytes()[..], name.as_bytes()].concat());
+    let e = Entry { fd: Some(socket), ..on(&name) };
+    c.call32(361, "bind", [socket.into(), address, 2 + name.len() as i64], e);
+    // SAFETY: opened above.
+    c.close_other(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(socket) });
     let none = low.path(NOWHERE);
     for (nr, op) in [(12, "chdir"), (61, "chroot"), (115, "swapoff")] {
         assert!(c.call32(nr, op, [none], on(NOWHERE)) < 0);
