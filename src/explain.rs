@@ -17,6 +17,9 @@ use crate::{
 /// Moments printed for each operation; `--json` has all.
 const MOST_PRINTED: usize = 40;
 
+/// Operations explained in one run. Each one's story is held in memory.
+const MOST_EXPLAINED: usize = 100;
+
 /// Arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NOTES)]
@@ -24,12 +27,12 @@ pub(crate) struct Args {
     /// The reel
     #[arg(value_name = "REEL")]
     reel: PathBuf,
-    /// Explain the operation with this `op_id`; repeatable
+    /// Explain the operation with this `op_id`; repeatable, at most 100 times
     #[arg(long, value_name = "ID", conflicts_with_all = ["slowest", "of", "file"])]
     op: Vec<i64>,
-    /// Explain the N slowest operations
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    slowest: usize,
+    /// Explain the N slowest operations, at most 100
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    slowest: u8,
     /// Only operations of this name, as in `ioreel info`
     #[arg(long, value_name = "CALL")]
     of: Option<String>,
@@ -55,9 +58,12 @@ struct Document<'a> {
 
 /// Runs `ioreel explain`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.op.len() > MOST_EXPLAINED {
+        bail!("--op: {} operations, more than {MOST_EXPLAINED}; explain them in several runs", args.op.len());
+    }
     let reel = Reel::open(&args.reel)?;
     let matches = args.file.map(|pattern| PathFilter(Box::new(move |path| pattern.matches(path))));
-    let choice = Choice { ids: args.op, slowest: args.slowest.max(1), op: args.of, matches };
+    let choice = Choice { ids: args.op, slowest: args.slowest.into(), op: args.of, matches };
     let stories = explain(&reel, &choice)?;
     if stories.is_empty() {
         bail!("{}: no such operation; `ioreel info` lists the names of operations and files", args.reel.display());

@@ -75,9 +75,11 @@ fn bounded(words: &[&str], out: &Path) -> (i32, String) {
 fn each_command(reel: &Path, out: &Path) -> Vec<(String, i32, String)> {
     let (reel, at) = (reel.to_str().unwrap(), |name: &str| out.join(name).to_str().unwrap().to_owned());
     let (page, picture, trace, log) = (at("r.html"), at("r.png"), at("r.pftrace"), at("r.log"));
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 9] = [
         &["info", reel],
         &["stats", reel],
+        &["diagnose", reel, "--all"],
+        &["explain", reel, "--slowest", "100"],
         &["validate", reel],
         &["report", reel, "-o", &page],
         &["plot", reel, "-o", &picture],

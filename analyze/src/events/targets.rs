@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn devices_with_nothing_behind_them_are_told_by_their_paths() {
-        let paths = ["/dev/null", "/srv/root/dev/zero", "/dev/tty", "/dev/sda", "null"];
+        let paths = ["/dev/null", "/srv/jail/dev/zero", "/dev/tty", "/dev/sda", "null"];
         assert_eq!(paths.map(leads_nowhere), [true, true, false, false, false]);
         let kinds = ["regular", "directory", "fifo", "socket", "char", "block", "new"].map(Target::of_kind);
         use Target::{Devices, Files, Pipes};

@@ -12,7 +12,7 @@ const BLOCK_SECTORS: i64 = 8;
 /// Maximum number of blocks followed. With more, a sample of them is followed: half as many each time.
 const MOST_BLOCKS: usize = 1 << 20;
 /// Maximum number of blocks visited one by one: 64 GiB of requests, or some million rows of damage.
-const MOST_VISITS: u64 = 1 << 28;
+const MOST_VISITS: u64 = 1 << 27;
 /// A block written again within this time counts as rewritten. The kernel's own flusher waits as long.
 pub const REWRITE_NS: i64 = 5_000_000_000;
 

@@ -28,6 +28,8 @@ mod tally;
 mod time;
 mod traffic;
 
+use std::collections::BTreeMap;
+
 use ioreel_traces::{Manifest, Reel, rows::Op};
 
 pub use self::{
@@ -71,6 +73,17 @@ pub struct Facts {
     pub disks: Vec<Disk>,
     /// Statistics of files.
     pub stats: FileStats,
+    /// Devices with bios or requests, by number.
+    devices: BTreeMap<i64, DeviceTimes>,
+}
+
+/// What counts of a device for the workload.
+#[derive(Clone, Copy, Debug, Default)]
+struct DeviceTimes {
+    /// Time in which a bio or request was in flight, ns.
+    busy_ns: f64,
+    /// By how much the elapsed time would be shorter without waits for this device, ns.
+    waits_ns: f64,
 }
 
 impl Facts {
@@ -93,6 +106,7 @@ impl Facts {
         let stated_ns = reel.manifest.span.elapsed_ns;
         let last_ns = if has_operations { calls.last_ns } else { disks.iter().map(|d| d.last_ns).max().unwrap_or(0) };
         let elapsed_ns = if stated_ns > 0 { stated_ns } else { last_ns };
+        let devices = device_times(&calls, &traffic, &disks);
         Ok(Self {
             manifest: reel.manifest.clone(),
             elapsed_ns: elapsed_ns.max(1) as f64,
@@ -103,6 +117,7 @@ impl Facts {
             traffic,
             disks,
             stats,
+            devices,
         })
     }
 
@@ -125,30 +140,36 @@ impl Facts {
 
     /// By how much the elapsed time would be shorter without waits for this device, ns.
     pub fn waits_for(&self, dev: i64) -> f64 {
-        let known: f64 = self.calls.device_waits_ns.values().sum();
-        let own = self.calls.device_waits_ns.get(&dev).copied().unwrap_or(0.0);
-        // What waits for a device that is not known is divided as the rest.
-        own + if known > 0.0 { self.calls.other_waits_ns * own / known } else { 0.0 }
+        self.devices.get(&dev).map_or(0.0, |d| d.waits_ns)
     }
 
     /// Time in which a bio or request was in flight on the device, ns.
     pub fn busy_ns_of(&self, dev: i64) -> f64 {
-        let of_bios = self.traffic.busy_ns.get(&dev).copied();
-        of_bios.or_else(|| self.disks.iter().find(|d| d.dev == dev).map(|d| d.busy_ns)).unwrap_or(0.0)
+        self.devices.get(&dev).map_or(0.0, |d| d.busy_ns)
     }
 
-    /// The devices that hold up the workload for at least a hundredth of its time; without operations, all.
+    /// The devices that hold up the workload for at least a hundredth of its time; without operations, all. In order.
     pub fn own_devices(&self) -> Vec<i64> {
-        let all = self.traffic.busy_ns.keys().copied().chain(self.disks.iter().map(|d| d.dev));
-        let mut own: Vec<i64> =
-            all.filter(|dev| !self.has_operations || self.waits_for(*dev) >= OWN_SHARE * self.elapsed_ns).collect();
-        own.sort_unstable();
-        own.dedup();
-        own
+        let least_ns = OWN_SHARE * self.elapsed_ns;
+        let own = self.devices.iter().filter(|(_, d)| !self.has_operations || d.waits_ns >= least_ns);
+        own.map(|(dev, _)| *dev).collect()
     }
 
     /// Busy time of the own devices, ns.
     pub fn own_busy_ns(&self) -> f64 {
         self.own_devices().into_iter().map(|dev| self.busy_ns_of(dev)).sum()
     }
+}
+
+/// The times of each device that has bios or requests. Busy times come from bios where they are recorded.
+fn device_times(calls: &Calls, traffic: &Traffic, disks: &[Disk]) -> BTreeMap<i64, DeviceTimes> {
+    let known_ns: f64 = calls.device_waits_ns.values().sum();
+    // Waits for a device that is not known are divided as the rest.
+    let scale = if known_ns > 0.0 { 1.0 + calls.other_waits_ns / known_ns } else { 1.0 };
+    let busy = disks.iter().map(|d| (d.dev, d.busy_ns)).chain(traffic.busy_ns.iter().map(|(dev, ns)| (*dev, *ns)));
+    busy.map(|(dev, busy_ns)| {
+        let waits_ns = scale * calls.device_waits_ns.get(&dev).copied().unwrap_or(0.0);
+        (dev, DeviceTimes { busy_ns, waits_ns })
+    })
+    .collect()
 }

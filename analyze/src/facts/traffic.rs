@@ -138,7 +138,7 @@ struct Pass {
     flows: Vec<Flow>,
     files: FxHashMap<i64, FileFlow>,
     clocks: FxHashMap<i64, ShareClock<InFlight>>,
-    devices: Vec<i64>,
+    devices: DeviceNumbers,
     own: Vec<(i64, i64)>,
     blocks: Blocks,
     caused: Vec<Caused>,
@@ -243,7 +243,7 @@ impl Pass {
         if bio.task_id.is_some() {
             keep(&mut self.own);
         }
-        if let (Some(op_id), Some(device)) = (bio.cause, number_of(&mut self.devices, bio.dev)) {
+        if let (Some(op_id), Some(device)) = (bio.cause, self.devices.number_of(bio.dev)) {
             self.caused.push(Caused {
                 op_id,
                 device,
@@ -268,7 +268,7 @@ impl Pass {
             writes: Timeline::of(self.writes),
             own: Timeline::of(self.own),
         };
-        let io = OwnIo::new(self.caused, self.devices, timelines);
+        let io = OwnIo::new(self.caused, self.devices.all, timelines);
         let traffic = Traffic {
             groups: self.numbers.into_iter().map(|(group, i)| (group, self.flows[i])).collect(),
             files: self.files,
@@ -281,13 +281,24 @@ impl Pass {
     }
 }
 
-/// Number of a device in the list. `None` if there are too many.
-fn number_of(devices: &mut Vec<i64>, dev: i64) -> Option<u16> {
-    let at = devices.iter().position(|d| *d == dev).unwrap_or_else(|| {
-        devices.push(dev);
-        devices.len() - 1
-    });
-    u16::try_from(at).ok()
+/// Devices, numbered in the order in which they appear.
+#[derive(Default)]
+struct DeviceNumbers {
+    all: Vec<i64>,
+    numbers: FxHashMap<i64, u16>,
+}
+
+impl DeviceNumbers {
+    /// Number of a device. `None` if there are too many.
+    fn number_of(&mut self, dev: i64) -> Option<u16> {
+        if let Some(number) = self.numbers.get(&dev) {
+            return Some(*number);
+        }
+        let number = u16::try_from(self.all.len()).ok()?;
+        self.all.push(dev);
+        self.numbers.insert(dev, number);
+        Some(number)
+    }
 }
 
 fn count(flows: &mut [Flow], files: &mut FxHashMap<i64, FileFlow>, item: &InFlight, share_ns: f64) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use super::{
     finding::{Confidence, Evidence, Part},
     support::{Draft, S, is_kernel_thread, percent},
@@ -19,20 +21,21 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
     if !facts.has_operations {
         return None;
     }
+    let own = facts.own_devices();
+    let busy_ns: f64 = own.iter().map(|dev| facts.busy_ns_of(*dev)).sum();
+    // While others are served, the workload waits: for the part of the busy time that they take.
+    let wait_per_busy_ns: FxHashMap<i64, f64> =
+        own.iter().map(|dev| (*dev, facts.waits_for(*dev) / facts.busy_ns_of(*dev).max(1.0))).collect();
     let mut others: BTreeMap<&str, Part> = BTreeMap::new();
-    let (mut cost_ns, mut busy_ns) = (0.0, 0.0);
-    for dev in facts.own_devices() {
-        busy_ns += facts.busy_ns_of(dev);
-        // While others are served, the workload waits: for the part of the busy time that they take.
-        let wait_per_busy_ns = facts.waits_for(dev) / facts.busy_ns_of(dev).max(1.0);
-        for (name, flow) in flows_of_others(facts, dev) {
-            let part =
-                others.entry(name).or_insert_with(|| Part { name: name.to_owned(), count: 0, bytes: 0, share_s: 0.0 });
-            part.count += flow.count;
-            part.bytes += flow.bytes;
-            part.share_s += flow.share_ns / S;
-            cost_ns += flow.share_ns * wait_per_busy_ns;
-        }
+    let mut cost_ns = 0.0;
+    for (dev, name, flow) in flows_of_others(facts) {
+        let Some(wait_per_busy_ns) = wait_per_busy_ns.get(&dev) else { continue };
+        let part =
+            others.entry(name).or_insert_with(|| Part { name: name.to_owned(), count: 0, bytes: 0, share_s: 0.0 });
+        part.count += flow.count;
+        part.bytes += flow.bytes;
+        part.share_s += flow.share_ns / S;
+        cost_ns += flow.share_ns * wait_per_busy_ns;
     }
     let total_ns: f64 = others.values().map(|p| p.share_s * S).sum();
     let part = total_ns / f64::max(busy_ns, 1.0);
@@ -43,7 +46,7 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
         others.into_iter().map(|(name, part)| Part { name: name.to_owned(), ..part }).collect();
     processes.sort_by(|a, b| b.share_s.total_cmp(&a.share_s));
     processes.truncate(5);
-    let waited_ns: f64 = facts.own_devices().into_iter().map(|dev| facts.waits_for(dev)).sum();
+    let waited_ns: f64 = own.iter().map(|dev| facts.waits_for(*dev)).sum();
     Some(Draft {
         summary: format!(
             "Other programs ({}) take {} of the time of the devices that the workload waits for",
@@ -64,19 +67,15 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
     })
 }
 
-/// What others queue to a device, by name.
-fn flows_of_others(facts: &Facts, dev: i64) -> Vec<(&str, Flow)> {
-    let mut flows: Vec<(&str, Flow)> = Vec::new();
-    for (group, flow) in facts.traffic.groups.iter().filter(|(group, _)| group.dev == dev) {
-        if !group.recorded && !is_kernel_thread(&group.comm) && &*group.comm != "ioreel" {
-            flows.push((&group.comm, *flow));
-        }
-    }
+/// What others queue: device, name, bios.
+fn flows_of_others(facts: &Facts) -> impl Iterator<Item = (i64, &str, Flow)> {
+    let groups = facts.traffic.groups.iter();
+    let programs =
+        groups.filter(|(group, _)| !group.recorded && !is_kernel_thread(&group.comm) && &*group.comm != "ioreel");
     // Written back by the kernel for files that the workload never used.
-    for (file, flow) in facts.traffic.files.iter().filter(|(_, flow)| flow.dev == dev) {
-        if !facts.calls.files.contains_key(file) && flow.write.count > 0 {
-            flows.push(("write-back of files of others", flow.write));
-        }
-    }
-    flows
+    let files = facts.traffic.files.iter();
+    let written_back = files.filter(|(file, flow)| !facts.calls.files.contains_key(file) && flow.write.count > 0);
+    programs
+        .map(|(group, flow)| (group.dev, &*group.comm, *flow))
+        .chain(written_back.map(|(_, flow)| (flow.dev, "write-back of files of others", flow.write)))
 }

@@ -85,6 +85,8 @@ impl Place {
             own(&["info", &reel]),
             own(&["validate", &reel]),
             own(&["stats", "--json", &reel]),
+            own(&["diagnose", &reel, "--all"]),
+            own(&["explain", &reel, "--slowest", "5"]),
             own(&["plot", &reel, "-o", &path(&out.join("x.svg"))]),
             own(&["report", &reel, "-o", &path(&out.join("x.html"))]),
             [own(&["export", &reel]), own(export)].concat(),
