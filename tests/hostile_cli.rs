@@ -78,13 +78,13 @@ fn each_command(reel: &Path, out: &Path) -> Vec<(String, i32, String)> {
     let commands: [&[&str]; 9] = [
         &["info", reel],
         &["stats", reel],
-        &["diagnose", reel, "--all"],
-        &["explain", reel, "--slowest", "100"],
         &["validate", reel],
         &["report", reel, "-o", &page],
         &["plot", reel, "-o", &picture],
         &["export", reel, "perfetto", "-o", &trace],
         &["export", reel, "fio", "-o", &log],
+        &["diagnose", reel, "--all"],
+        &["explain", reel, "--slowest", "100"],
     ];
     commands
         .map(|words| {

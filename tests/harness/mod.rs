@@ -154,6 +154,19 @@ pub(crate) fn paths_of(reel: &ioreel_traces::Reel) -> HashMap<i64, String> {
 /// that the results lead to. The report.
 #[track_caller]
 pub(crate) fn replays_alike(what: &str, reel: &Path, target: &Path, pace: &str) -> serde_json::Value {
+    replays_alike_except(what, reel, target, pace, 0, &[])
+}
+
+/// The same, where this number of names differ in the tree, each in one of these ways.
+#[track_caller]
+pub(crate) fn replays_alike_except(
+    what: &str,
+    reel: &Path,
+    target: &Path,
+    pace: &str,
+    differing: usize,
+    ways: &[&str],
+) -> serde_json::Value {
     let output = run(&mut ioreel(["replay", text(reel), "--target", text(target), "--pace", pace, "--json"]));
     let report: serde_json::Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(&output)));
@@ -175,7 +188,12 @@ pub(crate) fn replays_alike(what: &str, reel: &Path, target: &Path, pace: &str) 
     assert_eq!((&verdict["missing"], &verdict["timing"]["early"]), (&0.into(), &0.into()), "{what}");
     let edges = verdict["timing"]["edges"].as_object().unwrap();
     assert!(edges.values().all(|e| e["violations"] == 0), "{what} {edges:?}");
-    assert_eq!(verdict["tree"]["differing"], 0, "{what} {:#}", verdict["tree"]);
+    let tree = &verdict["tree"];
+    assert_eq!(tree["differing"], differing, "{what} {tree:#}");
+    for name in tree["examples"].as_array().unwrap() {
+        let name = name.as_str().unwrap();
+        assert!(ways.iter().any(|way| name.contains(way)), "{what}: {name}");
+    }
     report
 }
 

@@ -6,14 +6,14 @@
 use std::{
     collections::{BTreeMap, HashMap},
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, Stat, fstat, lgetxattr, llistxattr, openat, readlinkat, statat},
+    fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxFlags, lgetxattr, llistxattr, openat, readlinkat, statx},
     io::Errno,
 };
 use serde::Serialize;
@@ -200,14 +200,18 @@ impl<'a> Walk<'a> {
     fn look(&mut self, level: &Level, path: &[u8], name: &[u8], node: Option<NodeId>) -> Option<OwnedFd> {
         self.names += 1;
         let mapped = self.maps.iter().find(|(from, _)| from == path).map(|(_, to)| to);
+        // The cached status of a name may be older than a change through another name (FUSE), or on a server (NFS).
+        let status = |fd: BorrowedFd<'_>, name: &[u8], flags: AtFlags| {
+            statx(fd, name, flags | AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS).ok()
+        };
         let stat = match mapped {
-            Some(to) => to.open(OFlags::PATH).ok().and_then(|dir| fstat(dir).ok()),
-            None => statat(&level.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok(),
+            Some(to) => to.open(OFlags::PATH).ok().and_then(|dir| status(dir.as_fd(), b"", AtFlags::EMPTY_PATH)),
+            None => status(level.fd.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW),
         };
         let found = stat.as_ref().map(|s| self.found(level, name, s, mapped.is_some()));
         if let Some(found) = &found {
             self.out.found += 1;
-            let inode = stat.as_ref().map_or(0, |s| s.st_ino);
+            let inode = stat.as_ref().map_or(0, |s| s.stx_ino);
             let first = found.first.map(|_| *self.found_firsts.entry(inode).or_insert(self.out.found));
             self.hash(2, path, Some(&Entry { first, ..found.clone() }));
         }
@@ -287,14 +291,14 @@ impl<'a> Walk<'a> {
         (expected.uid, expected.gid) = (expected.uid.filter(|_| !uid), expected.gid.filter(|_| !gid));
     }
 
-    fn found(&mut self, level: &Level, name: &[u8], stat: &Stat, mapped: bool) -> Entry {
+    fn found(&mut self, level: &Level, name: &[u8], stat: &Statx, mapped: bool) -> Entry {
         let number = self.names;
         let mut found = entry::found(self.plan, stat);
         if found.kind == Some(Kind::Symlink) {
             found.text = Some(readlinkat(&level.fd, name, Vec::new()).map(|t| t.into_bytes()).unwrap_or_default());
         }
         if found.kind != Some(Kind::Directory) {
-            found.first = Some(*self.firsts.1.entry(stat.st_ino).or_insert(number));
+            found.first = Some(*self.firsts.1.entry(stat.stx_ino).or_insert(number));
         }
         let attributes = if mapped { Values::new() } else { attributes_of(level, name, self.plan.set_ids) };
         found.attributes = Some(attributes);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Statx, makedev};
 use serde::Serialize;
 
 use crate::{
@@ -244,7 +244,7 @@ pub(super) fn told(plan: &Plan, node: NodeId, links: i64, by_link: &HashMap<i64,
     let is_directory = kind == Some(Kind::Directory);
     Entry {
         kind,
-        len: plan.end_sizes.get(&node).copied(),
+        len: plan.end_sizes.get(&node).copied().filter(|_| kind.is_none_or(|k| k == Kind::Regular)),
         text: target.as_ref().filter(|_| kind == Some(Kind::Symlink)).map(|t| t.to_vec()),
         first: None,
         links: (kind.is_some() && !is_directory && !made_elsewhere).then_some(links),
@@ -285,8 +285,8 @@ fn attributes_told(plan: &Plan, node: NodeId, initial: Option<&Attributes>) -> V
 }
 
 /// What is found at a name, without what needs more than its status.
-pub(super) fn found(plan: &Plan, stat: &Stat) -> Entry {
-    let file_type = FileType::from_raw_mode(stat.st_mode);
+pub(super) fn found(plan: &Plan, stat: &Statx) -> Entry {
+    let file_type = FileType::from_raw_mode(stat.stx_mode.into());
     let kind = match file_type {
         FileType::RegularFile => Kind::Regular,
         FileType::Directory => Kind::Directory,
@@ -297,17 +297,18 @@ pub(super) fn found(plan: &Plan, stat: &Stat) -> Entry {
         FileType::Unknown => Kind::Unknown,
     };
     let is_directory = kind == Kind::Directory;
-    let mode = stat.st_mode & 0o7777;
+    let mode = u32::from(stat.stx_mode) & 0o7777;
+    let number = makedev(stat.stx_rdev_major, stat.stx_rdev_minor) as u32;
     Entry {
         kind: Some(kind),
-        len: (kind == Kind::Regular).then_some(stat.st_size),
+        len: (kind == Kind::Regular).then_some(stat.stx_size as i64),
         text: None,
         first: None,
-        links: (!is_directory).then_some(stat.st_nlink as i64),
+        links: (!is_directory).then_some(stat.stx_nlink.into()),
         mode: Some(if is_directory { without_set_ids(plan, mode, true) } else { mode }),
-        uid: Some(stat.st_uid),
-        gid: Some(stat.st_gid),
-        device: (kind == Kind::Device).then_some((file_type == FileType::BlockDevice, Some(stat.st_rdev as u32))),
+        uid: Some(stat.stx_uid),
+        gid: Some(stat.stx_gid),
+        device: (kind == Kind::Device).then_some((file_type == FileType::BlockDevice, Some(number))),
         attributes: None,
     }
 }

@@ -204,7 +204,8 @@ static __always_inline void end_call(struct task_state *st, struct pt_regs *regs
 		if (ret >= 0) {
 			file = file_of_fd(task_here(st), (int)ret);
 			if (file) {
-				if (peek(file, f_mode) & FMODE_CREATED)
+				/* A duplicate of a descriptor keeps the mark of the call that created the file. */
+				if (desc->kind != CALL_FD && (peek(file, f_mode) & FMODE_CREATED))
 					st->op.flags |= OPF_CREATED;
 				about_to_note(st, file);
 				set_file(st, file, OPF_FILE, now_ns);
