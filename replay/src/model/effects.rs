@@ -5,7 +5,7 @@ use crate::{
     model::{
         device_nodes::made_by_mknod,
         machine::{Consequence, Machine},
-        names::{Kind, NO_NODE, NodeId, ROOT},
+        names::{Kind, NO_NODE, Names, NodeId, ROOT},
         operands::Operands,
     },
     reel::{

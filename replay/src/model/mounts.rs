@@ -14,8 +14,6 @@ use crate::{
 
 /// Calls of mount(2) with these flags change properties of mounts that exist.
 const CHANGES: u64 = libc::MS_REMOUNT | libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
-/// `OPEN_TREE_CLONE` (linux/mount.h).
-const OPEN_TREE_CLONE: i64 = 1;
 
 /// What a mount call does to the descriptors of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

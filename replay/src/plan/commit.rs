@@ -5,7 +5,6 @@ use crate::{
     model::{
         lock_effects::Unlocks,
         mounts::NewDescriptor,
-        names::Kind,
         names::{Kind, NO_NODE},
         operands::{Operands, through_descriptor},
         processes::{Entry, clone},

@@ -4,7 +4,7 @@
 //! other mount shows a file system that is not part of the recorded tree: paths continue at a node of its own, in an area
 //! that is skipped.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Names, NodeId, ROOT};
 use crate::Skip;
@@ -21,7 +21,7 @@ type MountPoints = BTreeMap<NodeId, Vec<NodeId>>;
 #[derive(Debug, Default)]
 pub(crate) struct Mounts {
     /// By number of the namespace. Namespaces without changes of their own share their mounts.
-    tables: Vec<Rc<MountPoints>>,
+    tables: Vec<Arc<MountPoints>>,
     /// Number of mounted file systems that are not part of the tree.
     others: u32,
     /// The namespace in which paths are resolved.
@@ -41,9 +41,9 @@ impl Mounts {
         }
         let space = space as usize;
         if space >= self.tables.len() {
-            self.tables.resize_with(space + 1, Rc::default);
+            self.tables.resize_with(space + 1, Arc::default);
         }
-        Some(Rc::make_mut(&mut self.tables[space]))
+        Some(Arc::make_mut(&mut self.tables[space]))
     }
 
     fn entries(&self, space: u32) -> usize {
@@ -130,7 +130,7 @@ impl Names {
             let new = old
                 .iter()
                 .map(|(point, roots)| (moved(self, *point), roots.iter().map(|root| moved(self, *root)).collect()));
-            *table = Rc::new(new.collect());
+            *table = Arc::new(new.collect());
         }
         self.mounts.tables = tables;
     }
