@@ -3,6 +3,8 @@
 //! disk now. If the workload changed it, only what the results of operations tell is known.
 
 mod descriptors;
+mod mount_calls;
+mod mounts;
 mod name_history;
 mod path_resolution;
 mod rows;
@@ -25,6 +27,7 @@ use ioreel_traces::{
 
 use crate::before::{namespace::Names, snapshot::Snapshot};
 
+use mounts::INITIAL;
 use name_history::{History, is};
 use path_resolution::{follows, names_file, opens};
 use rows::Disk;
@@ -189,6 +192,8 @@ struct Deriver {
     filled: HashSet<String>,
     files: MetFiles,
     places: Places,
+    /// Files of mounts that are not part of the tree and were opened by `fsopen` or `fsmount`.
+    mounted_elsewhere: HashSet<i64>,
 }
 
 impl Deriver {
@@ -212,6 +217,7 @@ impl Deriver {
             filled: HashSet::new(),
             files,
             places,
+            mounted_elsewhere: HashSet::new(),
         }
     }
 
@@ -223,15 +229,36 @@ impl Deriver {
         let dir = if opens(op) { op.file2 } else { op.file };
         self.names.missed(ret == -i64::from(libc::ENOENT));
         let follow = follows(op, flags) && !self.is_plain(op, ret, dir);
-        let path = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follow) } else { None };
-        let path2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
+        let seen = if first { self.resolve(op, op.path.as_ref(), op.dirfd, dir, follow) } else { None };
+        let seen2 = self.resolve(op, op.path2.as_ref(), op.dirfd2, op.file2, !second);
+        let (path, path2) = (self.real(op, seen.as_deref()), self.real(op, seen2.as_deref()));
         let file = if op.op.starts_with("link") { self.linked(op, follow) } else { op.file };
         let file = file.and_then(|f| self.files.get(f));
-        self.history.take(op, file.as_ref(), path.as_deref(), path2.as_deref());
+        // On a file system that is not part of the tree, a file has only the name under which it was seen.
+        let (name, name2) = (path.as_deref().or(seen.as_deref()), path2.as_deref().or(seen2.as_deref()));
+        self.history.take(op, file.as_ref(), name, name2);
         for (file, name) in self.history.take_moved() {
             self.files.renamed(file, name);
         }
-        self.effect(op, ret, flags, path, path2);
+        match &*op.op {
+            "mount" | "move_mount" | "umount2" | "pivot_root" | "setns" | "fsopen" | "fsmount" => {
+                self.seen(path, ret, Clue::default());
+                self.seen(path2, ret, Clue::default());
+                self.mounts_change(op, ret, flags, seen.as_deref(), seen2.as_deref());
+            }
+            "chroot" | "chdir" => self.place_changes(op, ret, path, seen.as_deref()),
+            _ => self.effect(op, ret, flags, path, path2),
+        }
+    }
+
+    /// A task changes its root or working directory.
+    fn place_changes(&mut self, op: &Op, ret: i64, path: Option<String>, seen: Option<&str>) {
+        self.seen(path, ret, Clue::directory());
+        match &*op.op {
+            _ if ret != 0 => {}
+            "chroot" => self.places.set_root(op.task_id, seen),
+            _ => self.places.set_cwd(op.task_id, seen),
+        }
     }
 
     /// What an operation on these names shows of them, and what it changes.
@@ -246,36 +273,18 @@ impl Deriver {
             "ioctl" if is(op, "SNAP_CREATE") => self.made(path2, ret),
             "ioctl" if is(op, "SUBVOL_CREATE") => self.made(path, ret),
             "ioctl" if is(op, "SNAP_DESTROY") => self.subvolume_destroyed(ret, path),
-            "mount" | "move_mount" | "pivot_root" => {
-                self.seen(path, ret, Clue::default());
-                self.seen(path2, ret, Clue::default());
-                if op.op == "pivot_root" && ret == 0 {
-                    self.places.lose(op.task_id);
-                }
-            }
-            "chroot" => {
-                self.seen(path.clone(), ret, Clue::directory());
-                if ret == 0 {
-                    self.places.set_root(op.task_id, path.as_deref());
-                }
-            }
-            "chdir" => {
-                self.seen(path.clone(), ret, Clue::directory());
-                if ret == 0 {
-                    self.places.set_cwd(op.task_id, path.as_deref());
-                }
-            }
             // The latter two imply CLONE_FS.
             "unshare" if ret == 0 && flags & (libc::CLONE_FS | libc::CLONE_NEWNS | libc::CLONE_NEWUSER) != 0 => {
                 self.places.apart(op.task_id);
-            }
-            // Without flags, the kind of namespace is unknown.
-            "setns" if ret == 0 && (flags == 0 || flags & libc::CLONE_NEWNS != 0) => {
-                self.places.lose(op.task_id);
+                if flags & libc::CLONE_NEWNS != 0 {
+                    self.places.own_mounts(op.task_id);
+                }
             }
             "fchdir" if ret == 0 => {
                 let path = op.file.and_then(|f| self.files.name_of(f));
-                self.places.set_cwd(op.task_id, path.as_deref());
+                let space = self.places.of(op.task_id).map_or(INITIAL, |p| p.mounts);
+                let seen = path.and_then(|p| self.places.mounts.seen(space, &p));
+                self.places.set_cwd(op.task_id, seen.as_deref());
             }
             "readlink" | "readlinkat" => {
                 let kind = (ret >= 0).then(|| "symlink".into());

@@ -51,6 +51,9 @@ pub(crate) struct Start<'a> {
     pub(crate) pid: i32,
     /// Target of one of the task's own links in proc, if known. The flag: the path ends there.
     pub(crate) own: &'a dyn Fn(magic_links::Link, bool) -> Option<String>,
+    /// The path in this model of a path that the task sees, if the task's mounts differ; `None` if it is not in the
+    /// model.
+    pub(crate) real: Option<&'a dyn Fn(&str) -> Option<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +137,16 @@ impl Names {
             };
             // Neither the link nor a directory behind it is read.
             let is_unread = own.is_some() || magic_links::is_relative(within(&at, top));
-            let target = if is_unread { None } else { self.link(&at) };
+            let real = start.real.map_or_else(|| Some(at.clone()), |real| real(&at));
+            let target = real.as_deref().filter(|_| !is_unread).and_then(|real| self.link(real));
             followed += usize::from(own.is_some() || target.is_some());
             if followed > MAX_LINKS || target.as_deref() == Some(UNKNOWN_TARGET) {
                 return None;
             }
             if let Some(own) = own {
                 at = if own == "/" { String::new() } else { own };
-            } else if let Some(target) = target {
-                self.exists(&at.clone());
+            } else if let Some((target, real)) = target.zip(real) {
+                self.exists(&real);
                 if target.starts_with('/') {
                     top.clone_into(&mut at);
                 } else {

@@ -5,7 +5,7 @@ use crate::{
     model::{
         device_nodes::made_by_mknod,
         machine::{Consequence, Machine},
-        names::{Kind, NO_NODE, NodeId, ROOT},
+        names::{Kind, NO_NODE, Names, NodeId, ROOT},
         operands::Operands,
     },
     reel::{
@@ -295,10 +295,12 @@ impl Machine {
         let names = &mut self.names;
         let mut may_hold = |n: NodeId| !matches!(names.kind(n), Kind::Regular | Kind::Symlink);
         if may_hold(to) || (exchange && may_hold(from)) {
-            self.processes.relocate(|n| match names.moved(n, from, to) {
+            let place_now = |names: &mut Names, n: NodeId| match names.moved(n, from, to) {
                 there if there == n && exchange => names.moved(n, to, from),
                 there => there,
-            });
+            };
+            self.processes.relocate(|n| place_now(names, n));
+            names.relocate_mounts(place_now);
         }
     }
 

@@ -23,6 +23,7 @@ pub mod locks;
 pub(crate) mod lookups;
 pub(crate) mod machine;
 pub(crate) mod mappings;
+pub(crate) mod mounts;
 pub(crate) mod named_files;
 pub mod names;
 pub mod operands;

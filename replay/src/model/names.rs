@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::Skip;
 pub use crate::base::file_kind::Kind;
+use mounts::Mounts;
 pub use rebase::PresentName;
 pub use traits::{Attribute, Device, Guessed, InodeAttributes};
 use traits::{InodeAttributeSets, NO_ATTRIBUTES};
@@ -114,10 +115,13 @@ pub struct Names {
     pub(crate) crossed: Vec<NodeId>,
     /// Symbolic links that were followed.
     pub(crate) passed: Vec<NodeId>,
-    /// Where the current path last entered the roots, and the rest of the path from there. Only with `--root`.
+    /// Where the current path last entered the roots, and the rest of the path from there. Only with `--root`, and after the
+    /// workload made a mount.
     pub(crate) entered: Option<(NodeId, Vec<u8>)>,
     /// Resolution of the current path depends on the root directory: it passed an absolute link, or `..` at the root.
     pub(crate) by_root: bool,
+    /// Mounts that the workload made.
+    pub(crate) mounts: Mounts,
     /// Incremented when paths may lead elsewhere: something other than a regular file was created, removed or moved.
     pub(crate) shape: u64,
     /// Nodes and components of paths visited so far.
@@ -162,6 +166,7 @@ impl Names {
             passed: Vec::new(),
             entered: None,
             by_root: false,
+            mounts: Mounts::default(),
             shape: 0,
             work: 0,
         }
@@ -472,6 +477,7 @@ impl Names {
     }
 }
 
+pub(crate) mod mounts;
 mod moves;
 mod paths;
 mod proofs;

@@ -458,9 +458,9 @@ impl Machine {
             match self.name(r, r.dirfd, r.path, last, v) {
                 Ok(led) => (v.fd, v.node, v.rooted[0]) = led,
                 // Resolve the new name of a file from outside, so that its existence is known.
-                Err(Skip::Outside) if two => {
+                Err(why) if two && why.is_elsewhere() => {
                     v.node2 = self.name(r, r.dirfd2, r.path2, Last::Name, v)?.1;
-                    return Err(Skip::Outside);
+                    return Err(why);
                 }
                 Err(why) => return Err(why),
             }
@@ -477,8 +477,9 @@ impl Machine {
     /// Skips operations on names that the replay does not have, or not as recorded.
     fn refuse_unreachable(&mut self, r: &Rec, v: &Operands) -> Result<(), Skip> {
         // Operands outside stay resolved: descriptors, working directories and links there are followed.
-        if [v.node, v.node2].iter().any(|n| *n != NO_NODE && self.names.area(*n) == Some(Skip::Outside)) {
-            return Err(Skip::Outside);
+        let areas = [v.node, v.node2].map(|n| if n == NO_NODE { None } else { self.names.area(n) });
+        if let Some(why) = areas.into_iter().flatten().find(|why| why.is_elsewhere()) {
+            return Err(why);
         }
         if r.call.renames()
             && r.ret >= 0

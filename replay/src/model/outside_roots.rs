@@ -50,14 +50,14 @@ impl Machine {
 
     /// Applies an operation that is not replayed because it lies outside. The outer end of a crossing becomes a root
     /// when the plan is made again; in the current plan, the file is still followed under its new name.
-    pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &Operands) {
+    pub(crate) fn outside_names_change(&mut self, r: &Rec, v: &Operands, why: Skip) {
         let (node, node2) = (v.node, v.node2);
         let two = r.call.renames() || r.call.links();
         // A loop of symbolic links leads nowhere.
         if r.ret < 0 || node == NO_NODE && node2 == NO_NODE || two && node2 == NO_NODE {
             return;
         }
-        if two {
+        if two && why == Skip::Outside {
             self.goes(r, v);
         }
         match r.call {
@@ -96,12 +96,12 @@ impl Machine {
     /// Whether a thread with a root directory inside the roots changes it to one outside.
     pub(crate) fn leaves_root(&self, r: &Rec, root: NodeId) -> bool {
         let place = self.processes.places[self.processes.of(r.task as usize).place].value;
-        root != NO_NODE && place.own_root != ROOT && self.names.area(root) == Some(Skip::Outside)
+        root != NO_NODE && place.own_root != ROOT && self.names.area(root).is_some_and(Skip::is_elsewhere)
     }
 
     /// The root directory that the replay thread has if the recorded one is `root`.
     pub(crate) fn own_root(&self, root: NodeId) -> NodeId {
-        if self.names.area(root) == Some(Skip::Outside) { ROOT } else { root }
+        if self.names.area(root).is_some_and(Skip::is_elsewhere) { ROOT } else { root }
     }
 
     /// Records a rename or link with an end outside.

@@ -7,7 +7,7 @@ use crate::{
     base::paths::seen_from,
     model::{
         machine::Machine,
-        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES},
+        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES, mounts::UNKNOWN},
         operands::{CWD, Last, Operands, TOP, through_descriptor},
         processes::Ofd,
     },
@@ -173,7 +173,7 @@ impl Machine {
         } else if dirfd == NO_FD || dirfd == libc::AT_FDCWD {
             let (cwd, is_here) = match place.cwd {
                 Ok(cwd) => (cwd, true),
-                Err(Skip::Outside) if place.away != NO_NODE => (place.away, false),
+                Err(why) if why.is_elsewhere() && place.away != NO_NODE => (place.away, false),
                 Err(why) => return Err(why),
             };
             if text.is_empty() {
@@ -186,7 +186,8 @@ impl Machine {
             }
             (CWD, cwd, is_here)
         } else {
-            let outside = self.processes.entry(r.task as usize, dirfd).filter(|e| e.slot == Err(Skip::Outside));
+            let outside =
+                self.processes.entry(r.task as usize, dirfd).filter(|e| e.slot.is_err_and(Skip::is_elsewhere));
             let (slot, entry) = match outside {
                 Some(e) if !text.is_empty() => (CWD, Some(e)),
                 _ => self.descriptor(r, dirfd, NO_ID)?,
@@ -205,15 +206,19 @@ impl Machine {
             }
             (slot, base, outside.is_none())
         };
+        if place.mounts == UNKNOWN {
+            return Err(Skip::UnfollowedMount);
+        }
+        self.names.mounts.current = place.mounts;
         let root = if in_root { base } else { place.root };
         let noted = (self.names.crossed.len(), self.names.passed.len());
         let node = self.names.resolve(root, base, text, follow);
         let names = &self.names;
-        let is_outside = |n: &NodeId| names.area(*n) == Some(Skip::Outside);
+        let is_outside = |n: &NodeId| names.area(*n).is_some_and(Skip::is_elsewhere);
         let strays = names.crossed[noted.0..].iter().chain(&names.passed[noted.1..]).any(is_outside);
         // The replay thread has another root directory, so the path leads elsewhere.
         let misled = names.by_root && !in_root && place.root != place.own_root;
-        if is_here && !strays && !misled {
+        if is_here && !strays && !misled && !names.mounts.crossed {
             v.relative |= slot == CWD && (text.first() != Some(&b'/') || in_root);
             return self.placed(slot, node, None);
         }
@@ -268,7 +273,8 @@ impl Machine {
             // A loop of symbolic links fails on the target as well.
             None => Ok((slot, NO_NODE, None)),
             Some(node) => match self.names.area(node) {
-                None | Some(Skip::Outside) => Ok((slot, node, rooted)),
+                None => Ok((slot, node, rooted)),
+                Some(why) if why.is_elsewhere() => Ok((slot, node, rooted)),
                 Some(why) => Err(why),
             },
         }

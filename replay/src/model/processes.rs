@@ -95,6 +95,8 @@ pub struct FsContext {
     pub root: NodeId,
     /// Root directory of the replay thread: the target's if the recorded one is outside the roots.
     pub own_root: NodeId,
+    /// Number of its mount namespace.
+    pub mounts: u32,
     /// File creation mask (umask).
     pub umask: i32,
     /// The reel has the mask; otherwise it is a default.
@@ -215,6 +217,8 @@ pub mod clone {
     pub const FS: i64 = 0x200;
     /// Shared descriptor table.
     pub const FILES: i64 = 0x400;
+    /// New mount namespace.
+    pub const NEWNS: i64 = 0x2_0000;
     /// New user namespace.
     pub const NEWUSER: i64 = 0x1000_0000;
 }
@@ -345,6 +349,22 @@ impl Processes {
         if self.places.get(place).is_some_and(|p| p.users > 1) {
             self.places[place].users -= 1;
             self.uses[task].place = self.new_place(task, self.places[place].value);
+        }
+    }
+
+    /// The threads of a mount namespace whose root is `old` get the root `new` (`pivot_root`). Replay threads keep
+    /// theirs, so that paths are replaced.
+    pub(crate) fn pivot(&mut self, mounts: u32, old: NodeId, new: NodeId) {
+        self.work += self.live_places.len() as u64;
+        for place in &self.live_places {
+            let place = &mut self.places[*place].value;
+            if place.mounts != mounts || place.root != old {
+                continue;
+            }
+            place.root = new;
+            if place.cwd == Ok(old) || place.cwd.is_err() && place.away == old {
+                (place.cwd, place.away) = (Err(Skip::Outside), new);
+            }
         }
     }
 

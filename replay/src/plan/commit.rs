@@ -4,6 +4,7 @@ use crate::{
     Call, Skip,
     model::{
         lock_effects::Unlocks,
+        mounts::NewDescriptor,
         names::{Kind, NO_NODE},
         operands::{Operands, through_descriptor},
         processes::{Entry, clone},
@@ -37,6 +38,9 @@ impl Planner {
         self.hand_in();
         if r.call.receives() {
             return self.received(r);
+        }
+        if r.call.mounts() {
+            return self.mounts_followed(r);
         }
         self.flowed(r);
         self.machine.names.crossed.clear();
@@ -109,7 +113,7 @@ impl Planner {
         let leaves_node_out = matches!(why, Skip::DeviceNode | Skip::NeedsRoot) && self.machine.leaves_node_out(r);
         self.machine.device_nodes_left_out += i64::from(leaves_node_out && r.ret >= 0 && !self.programs.before_slice);
         match why {
-            Skip::Outside => self.machine.outside_names_change(r, v),
+            why if why.is_elsewhere() => self.machine.outside_names_change(r, v, why),
             Skip::PartlyReserved => self.machine.sizes_change(r, v),
             _ if !untouched => self.machine.left_out_changes(r, v, why),
             _ => {}
@@ -125,6 +129,20 @@ impl Planner {
         self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
         // The recorded call released its locks in any case.
         self.machine.locks_dropped(unlocks);
+    }
+
+    /// Applies a call on mounts, which the replay does not make.
+    fn mounts_followed(&mut self, r: &Rec) {
+        self.programs.leave_out(&self.machine, r, &Operands::none(), Skip::NameSpace);
+        if r.ret < 0 || r.in_flight {
+            return;
+        }
+        self.machine.names.crossed.clear();
+        self.machine.names.passed.clear();
+        if let NewDescriptor::Of(node) = self.machine.mounts_change(r) {
+            let ofd = self.new_ofd(node, r.file, Kind::Directory, None, libc::O_PATH);
+            self.put(r, r.ret as i32, Entry { slot: Err(Skip::Outside), ofd, cloexec: true }, false);
+        }
     }
 
     /// Adapts the record to what the target can do, and sets the fields that only planning can determine.
@@ -198,8 +216,12 @@ impl Planner {
                 if r.flags & clone::FILES != 0 {
                     self.own_table(task);
                 }
-                if r.flags & clone::FS != 0 {
+                // A new mount namespace comes with an fs context of its own.
+                if r.flags & (clone::FS | clone::NEWNS) != 0 {
                     self.machine.processes.unshare_place(task);
+                }
+                if r.flags & clone::NEWNS != 0 {
+                    self.machine.own_mount_space(task);
                 }
             }
             Call::SetFd => {

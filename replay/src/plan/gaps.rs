@@ -64,7 +64,9 @@ fn is_gap(machine: &Machine, r: &Rec, v: &Operands, why: Skip) -> bool {
     }
     match why {
         // The place is elsewhere, the user decided, or the work is not on files.
-        Skip::Proc | Skip::Sys | Skip::Dev | Skip::Outside | Skip::PrivilegedAttribute => false,
+        Skip::Proc | Skip::Sys | Skip::Dev | Skip::Outside | Skip::OtherMount | Skip::PrivilegedAttribute => false,
+        // It may be on files of the tree.
+        Skip::UnfollowedMount => true,
         Skip::ForeignCause | Skip::OtherUser | Skip::Kernel | Skip::OtherLayer => false,
         Skip::Message => !r.call.receives() && is_within(machine, r, v),
         // What is in flight at the end is in no tree yet, unless it changes one.

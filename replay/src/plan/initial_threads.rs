@@ -169,6 +169,7 @@ impl Planner {
             away: NO_NODE,
             root,
             own_root: self.machine.own_root(root),
+            mounts: crate::model::names::mounts::INITIAL,
             umask: umask.unwrap_or(DEFAULT_UMASK),
             umask_known: umask.is_some(),
         }

@@ -7,7 +7,7 @@ use crate::{
     model::{
         machine::Consequence,
         names::{Kind, NodeId},
-        processes::{Entry, Maps},
+        processes::{Entry, Maps, clone},
     },
     plan::{
         dependencies::Class, lock_steps::drop_locks, overlap::Overlaps, planner::Planner, program::Act, programs::Draft,
@@ -195,6 +195,9 @@ impl Planner {
         self.programs.dependencies.fork(at, c);
         let copies = self.machine.processes.fork(parent as usize, c, flags);
         self.programs.tasks[c].copies = copies.into();
+        if flags & clone::NEWNS != 0 {
+            self.machine.own_mount_space(c);
+        }
         // Has a recorded working directory: the task existed before it was recorded. Tasks forked while recorded
         // inherit everything.
         if self.machine.reel.tasks[c].cwd.is_some() {
@@ -220,6 +223,7 @@ impl Planner {
         let place = self.machine.processes.places[self.machine.processes.of(task).place].value;
         let (uid, gid) = (self.machine.reel.execs[i as usize].uid, self.machine.reel.execs[i as usize].gid);
         let path = to_bytes(&self.machine.reel.execs[i as usize].path);
+        self.machine.names.mounts.current = place.mounts;
         if let Ok(cwd) = place.cwd
             && let Some(node) = self.machine.names.resolve(place.root, cwd, &path, true)
         {

@@ -172,6 +172,14 @@ calls! {
     Dirty = "dirty",
     ScmRights = "scm_rights",
     PidfdGetfd = "pidfd_getfd",
+    Mount = "mount",
+    MoveMount = "move_mount",
+    Umount2 = "umount2",
+    PivotRoot = "pivot_root",
+    Setns = "setns",
+    OpenTree = "open_tree",
+    Fsopen = "fsopen",
+    Fsmount = "fsmount",
 }
 
 /// Whether an ioctl request sets (`FIOCLEX`, true) or clears (`FIONCLEX`, false) close-on-exec; `None` for other
@@ -349,6 +357,21 @@ impl Call {
     /// Brings a descriptor of a file that was opened elsewhere: by message, or out of another process.
     pub fn receives(self) -> bool {
         matches!(self, Self::ScmRights | Self::PidfdGetfd)
+    }
+
+    /// Changes which mounts a thread sees. A replay follows them and makes none.
+    pub fn mounts(self) -> bool {
+        matches!(
+            self,
+            Self::Mount
+                | Self::MoveMount
+                | Self::Umount2
+                | Self::PivotRoot
+                | Self::Setns
+                | Self::OpenTree
+                | Self::Fsopen
+                | Self::Fsmount
+        )
     }
 
     /// Makes another descriptor of the same open file description.

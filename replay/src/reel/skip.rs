@@ -13,6 +13,11 @@ pub enum Skip {
     Dev,
     /// Outside every `--root`.
     Outside,
+    /// On a file system that the workload mounted: a tmpfs, an image. It is not part of the recorded tree.
+    OtherMount,
+    /// On a mount that the replay does not follow: an overlay that the workload mounted, or a mount namespace that a
+    /// thread entered. It may show files of the recorded tree.
+    UnfollowedMount,
     /// Inside a root, but through an io_uring request that resolves paths from its thread's root directory, which
     /// cannot reach the place.
     OtherRoot,
@@ -79,6 +84,11 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// The place is not part of the tree that is replayed. Its names are followed, because paths may lead through them.
+    pub(crate) fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Outside | Self::OtherMount | Self::UnfollowedMount)
+    }
+
     /// Why operations on a file of this kind are skipped; `None` if they are replayed.
     pub fn of_kind(kind: Kind) -> Option<Self> {
         match kind {
@@ -110,6 +120,8 @@ impl Skip {
             Self::Sys => "under /sys",
             Self::Dev => "under /dev",
             Self::Outside => "outside --root",
+            Self::OtherMount => "file system that the workload mounted",
+            Self::UnfollowedMount => "mount that is not followed",
             Self::OtherRoot => "request out of a chroot",
             Self::Pipe => "pipe",
             Self::Socket => "socket",

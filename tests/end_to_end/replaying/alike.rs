@@ -114,7 +114,30 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "mounts_of_its_own",
         before: "",
-        script: "mkdir m; unshare -m sh -c 'mount -t tmpfs none m; echo a >m/inside; mkdir m/d'; ls -l m",
+        script: "mkdir m; unshare -m sh -c 'mount -t tmpfs none m; echo a >m/inside; mkdir m/d; mkdir m/real kept; \
+                 mount --bind kept m/real; echo b >m/real/f; cat m/inside'; ls -l m",
+        repeats: true,
+    },
+    Program {
+        name: "bind_mounts",
+        before: "import os\nos.mkdir('from'); os.mkdir('to'); open('from/before','w').write('x'*5000); os.symlink('before','from/link')",
+        script: "unshare -m sh -c 'mount --bind from to; cat to/link to/before; echo a >to/f; mkdir to/d; mv to/f to/d/g; ln to/d/g from/h; \
+                 cd to/d; echo c >in; ls ../..; echo d >../up; cd ../..; rm to/before; mkdir x; mount --move to x; echo e >x/moved; \
+                 echo f >to/under; umount x; echo g >x/own; touch file over; mount --bind file over; echo h >>over; chmod 600 over'; echo i >over",
+        repeats: true,
+    },
+    Program {
+        name: "new_root",
+        before: "import os,shutil\nos.makedirs('root/bin'); os.mkdir('root/old'); os.mkdir('data'); shutil.copy('/bin/busybox','root/bin/')\n\
+                 for n in ['sh','mkdir','umount','mv','cat','ls','chmod','mount']: os.symlink('busybox','root/bin/'+n)",
+        script: "unshare -m sh -c 'mount --bind root root; mkdir root/data; mount --bind data root/data; cd root; pivot_root . old; \
+                 exec /bin/sh -c \"cd /; umount -l /old; echo a >/file; mkdir /d; echo b >/data/in; mv /file /d/g; cat /d/g; ls /; chmod 700 /d; (cd /data; echo c >rel)\"'",
+        repeats: true,
+    },
+    Program {
+        name: "overlay",
+        before: "import os\nfor d in ['low','up','work','all']: os.mkdir(d)\nopen('low/f','w').write('x'*9000)",
+        script: "unshare -m sh -c 'mount -t overlay -o lowerdir=low,upperdir=up,workdir=work none all; echo a >>all/f; echo b >all/new; rm all/new'",
         repeats: false,
     },
     Program {

@@ -3,7 +3,12 @@
 use ioreel_traces::{Text, rows::Op};
 
 use super::Deriver;
-use crate::before::derive::{name_history::History, seen_files::MetFiles, working_dirs::Place};
+use crate::before::derive::{
+    mounts::{Mounts, is_elsewhere},
+    name_history::History,
+    seen_files::MetFiles,
+    working_dirs::Place,
+};
 use crate::{
     before::namespace::{
         Start,
@@ -17,7 +22,9 @@ impl Deriver {
     pub(super) fn is_plain(&mut self, op: &Op, ret: i64, dir: Option<i64>) -> bool {
         let file = op.file.filter(|_| ret >= 0 && opens(op));
         let Some(path) = file.and_then(|f| self.files.get(f)).and_then(|f| f.path) else { return false };
-        self.resolve(op, op.path.as_ref(), op.dirfd, dir, false).is_some_and(|named| *named == *path)
+        self.resolve(op, op.path.as_ref(), op.dirfd, dir, false)
+            .and_then(|named| self.real(op, Some(&named)))
+            .is_some_and(|named| *named == *path)
     }
 
     pub(super) fn resolve(
@@ -32,8 +39,11 @@ impl Deriver {
         let Self { names, history, files, places, .. } = self;
         let place = places.of(op.task_id).filter(|p| !p.elsewhere)?;
         let in_root = is_in_root(op);
-        let top = if in_root { base(files, place, dirfd, dir)? } else { place.top()? };
-        let base = if in_root || path.starts_with('/') { top.clone() } else { base(files, place, dirfd, dir)? };
+        let base = |start| base(files, place, &places.mounts, start);
+        let top = if in_root { base((dirfd, dir))? } else { place.top()? };
+        let base = if in_root || path.starts_with('/') { top.clone() } else { base((dirfd, dir))? };
+        let (mounts, space) = (&places.mounts, place.mounts);
+        let real = |seen: &str| Some(mounts.real(space, seen).path).filter(|real| !is_elsewhere(real));
         let own = |link, is_last| {
             let whose = |of_process| if of_process { places.of_process(op.pid) } else { Some(place) };
             match link {
@@ -43,11 +53,23 @@ impl Deriver {
                     let file = places.descriptors.get(op.pid, fd)?;
                     // The descriptor may have been reused by a call that is not recorded.
                     let is_another = is_last && opens(op) && op.ret.is_some_and(|r| r >= 0) && op.file != Some(file);
-                    name_of(files, history, file).filter(|_| !is_another).map(|n| n.to_string())
+                    name_of(files, history, file).filter(|_| !is_another).and_then(|n| mounts.seen(space, &n))
                 }
             }
         };
-        names.resolve(&Start { top: &top, base: &base, pid: op.pid, own: &own }, path, follow)
+        let real: Option<&dyn Fn(&str) -> Option<String>> = if mounts.is_plain(space) { None } else { Some(&real) };
+        names.resolve(&Start { top: &top, base: &base, pid: op.pid, own: &own, real }, path, follow)
+    }
+
+    /// The path of the same file without the mounts of the workload. `None` if it is not part of the tree.
+    pub(super) fn real(&self, op: &Op, seen: Option<&str>) -> Option<String> {
+        let seen = seen?;
+        let space = self.places.of(op.task_id)?.mounts;
+        if self.places.mounts.is_plain(space) {
+            return Some(seen.to_owned());
+        }
+        let real = self.places.mounts.real(space, seen).path;
+        (!is_elsewhere(&real)).then(|| if real.is_empty() { "/".to_owned() } else { real })
     }
 
     /// The file that link(2) names through a descriptor: directly, or by its path in proc.
@@ -68,10 +90,10 @@ fn name_of(files: &MetFiles, history: &History, file: i64) -> Option<Text> {
 }
 
 /// The directory that a relative path starts at.
-fn base(files: &MetFiles, place: &Place, dirfd: Option<i32>, dir: Option<i64>) -> Option<String> {
-    match dirfd {
-        None | Some(libc::AT_FDCWD) => place.cwd.name(),
-        Some(_) => files.name_of(dir?).map(|n| n.to_string()),
+fn base(files: &MetFiles, place: &Place, mounts: &Mounts, start: (Option<i32>, Option<i64>)) -> Option<String> {
+    match start {
+        (None | Some(libc::AT_FDCWD), _) => place.cwd.name(),
+        (Some(_), dir) => files.name_of(dir?).and_then(|name| mounts.seen(place.mounts, &name)),
     }
 }
 

@@ -77,7 +77,8 @@ impl MetFiles {
             let met = Met {
                 file: file.file,
                 unlinked: file.path_is_gone(),
-                path: file.path,
+                // A file below an overlay has another path than the overlay's.
+                path: file.host_path.filter(|_| file.real_file.is_none()).or(file.path),
                 whole_path: file.path_cut == 0,
                 kind: file.kind,
                 first_ns: file.first_ns,

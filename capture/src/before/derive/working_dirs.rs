@@ -4,7 +4,10 @@ use std::{cell::RefCell, collections::BTreeMap, collections::HashMap, iter::Peek
 
 use ioreel_traces::rows::{Fd, Task};
 
-use super::descriptors::Descriptors;
+use super::{
+    descriptors::Descriptors,
+    mounts::{INITIAL, Mounts},
+};
 
 /// Minimum number of directories at which unused ones are forgotten, all at once. Also at least twice the number left
 /// the last time.
@@ -27,7 +30,9 @@ pub(super) struct Place {
     pub(super) cwd: Folder,
     /// Start of absolute paths.
     pub(super) root: Folder,
-    /// It called pivot_root or entered another mount namespace, so its paths cannot be interpreted.
+    /// Number of its mount namespace.
+    pub(super) mounts: usize,
+    /// It entered another mount namespace, so its paths cannot be interpreted.
     pub(super) elsewhere: bool,
 }
 
@@ -52,6 +57,7 @@ pub(super) struct Places {
     first_of: HashMap<i32, i64>,
     pid_of: HashMap<i64, i32>,
     pub(super) descriptors: Descriptors,
+    pub(super) mounts: Mounts,
     places: Vec<Place>,
     folders: Folders,
 }
@@ -70,6 +76,7 @@ impl Places {
             first_of: HashMap::new(),
             pid_of: HashMap::new(),
             descriptors: Descriptors::given(fds),
+            mounts: Mounts::default(),
             places: Vec::new(),
             folders: Folders::default(),
         }
@@ -78,6 +85,7 @@ impl Places {
     /// Processes starts of tasks and ends of processes up to this time.
     pub(super) fn follow_forks(&mut self, until_ns: i64) {
         const CLONE_FS: i64 = 0x200;
+        const CLONE_NEWNS: i64 = libc::CLONE_NEWNS as i64;
         while let Some(t) = self.forks.next_if(|t| t.start_ns <= until_ns) {
             self.follow_exits(t.start_ns);
             let parent = t.parent.and_then(|p| self.group_of.get(&p).copied());
@@ -92,7 +100,9 @@ impl Places {
                     };
                     let (cwd, root) = (own(&t.cwd, |p| &p.cwd), own(&t.root, |p| &p.root));
                     let elsewhere = inherited.as_ref().is_some_and(|p| p.elsewhere);
-                    self.places.push(Place { cwd, root, elsewhere });
+                    let mounts = inherited.as_ref().filter(|_| t.cwd.is_none()).map_or(INITIAL, |p| p.mounts);
+                    let mounts = if t.clone_flags & CLONE_NEWNS != 0 { self.mounts.copy(mounts) } else { mounts };
+                    self.places.push(Place { cwd, root, mounts, elsewhere });
                     self.places.len() - 1
                 }
             };
@@ -118,6 +128,33 @@ impl Places {
         if let Some(place) = self.of(task).cloned() {
             self.places.push(place);
             self.group_of.insert(task, self.places.len() - 1);
+        }
+    }
+
+    /// A task gets a copy of its mount namespace.
+    pub(super) fn own_mounts(&mut self, task: i64) {
+        let Some(space) = self.of(task).map(|p| p.mounts) else { return };
+        let copy = self.mounts.copy(space);
+        if let Some(place) = self.of_mut(task) {
+            place.mounts = copy;
+        }
+    }
+
+    /// The root of a mount namespace becomes the directory seen as `new`, for all tasks whose root it was.
+    pub(super) fn pivot(&mut self, space: usize, new: &str) {
+        let new = new.trim_end_matches('/');
+        for at in 0..self.places.len() {
+            if self.places[at].mounts != space {
+                continue;
+            }
+            let own = |folder: &Folder| {
+                let name = folder.name()?;
+                let rest = name.strip_prefix(new).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+                Some(rest.filter(|rest| !rest.is_empty()).unwrap_or("/").to_owned())
+            };
+            let names = [own(&self.places[at].cwd), own(&self.places[at].root)];
+            let [cwd, root] = names.map(|n| n.map_or_else(Folder::default, |name| self.folders.at(&name)));
+            (self.places[at].cwd, self.places[at].root) = (cwd, root);
         }
     }
 

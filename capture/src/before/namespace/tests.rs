@@ -9,7 +9,7 @@ fn resolve(n: &mut Names, top: &str, base: &str, path: &str, follow: bool) -> Op
         magic_links::Link::Root { .. } => Some(top.to_owned()),
         magic_links::Link::Fd(_) => None,
     };
-    n.resolve(&Start { top, base, pid: 7, own: &own }, path, follow)
+    n.resolve(&Start { top, base, pid: 7, own: &own, real: None }, path, follow)
 }
 
 fn before(mut n: Names) -> Vec<String> {

@@ -27,11 +27,15 @@ impl Names {
         push(&mut todo, path);
         let mut links = 0;
         let mut is_within = false;
+        // Roots of mounts that the path is inside, and their mount points.
+        let mut inside: Vec<(NodeId, NodeId)> = Vec::new();
         (self.entered, self.by_root) = (None, false);
+        (self.mounts.end, self.mounts.crossed) = (None, false);
         loop {
-            if !self.roots.is_empty() {
-                let was_within = mem::replace(&mut is_within, self.area(at) != Some(Skip::Outside));
-                if is_within && !was_within {
+            if !self.roots.is_empty() || self.mounts.any {
+                let was_within = mem::replace(&mut is_within, !self.area(at).is_some_and(Skip::is_elsewhere));
+                let mounted = self.mounts.end.is_some();
+                if is_within && (!was_within || mounted) {
                     let rest: Vec<&[u8]> = todo.iter().rev().map(|part| &**part).collect();
                     self.work += todo.len() as u64;
                     self.entered = Some((at, rest.join(&b'/')));
@@ -47,7 +51,13 @@ impl Names {
                     if *self.state(at) == State::Absent && !nameless {
                         return Some(at);
                     }
-                    if at == root {
+                    self.mounts.end = None;
+                    if let Some((_, point)) = inside.pop_if(|(mounted, _)| *mounted == at) {
+                        self.mounts.crossed = true;
+                        at = self.parent(point);
+                        // Written from here on, the path leads to the same place.
+                        is_within = false;
+                    } else if at == root {
                         self.by_root = true;
                     } else {
                         if !nameless {
@@ -73,7 +83,10 @@ impl Names {
                         }
                         push(&mut todo, &target);
                     } else {
-                        at = next;
+                        at = self.through_mount(next);
+                        if self.mounts.end.is_some() {
+                            inside.push((at, next));
+                        }
                     }
                 }
             }

@@ -51,7 +51,7 @@ impl Overlaps<'_> {
         }
         // A name that does not exist yet may be created by another call in flight. Names outside the roots can lead
         // inside.
-        if v.skip.is_some_and(|why| !matches!(why, Skip::OutOfSight | Skip::Outside)) {
+        if v.skip.is_some_and(|why| why != Skip::OutOfSight && !why.is_elsewhere()) {
             return Touches { all: out, lacks: vec![], links };
         }
         let ok = r.ret >= 0;

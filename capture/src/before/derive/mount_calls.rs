@@ -1,0 +1,99 @@
+//! Calls that make, move and remove mounts.
+
+use ioreel_traces::rows::Op;
+
+use super::{Deriver, mounts::Real};
+
+/// Calls of mount(2) with these flags change properties of mounts that exist.
+const CHANGES: u64 = libc::MS_REMOUNT | libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
+
+impl Deriver {
+    /// Follows a call on mounts. `seen`, `seen2`: its paths, as far as known.
+    pub(super) fn mounts_change(&mut self, op: &Op, ret: i64, flags: i32, seen: Option<&str>, seen2: Option<&str>) {
+        // What fsopen and fsmount open is found by its file.
+        if ret < 0 {
+            return;
+        }
+        match &*op.op {
+            "mount" if op.flags.unwrap_or(0) as u64 & CHANGES != 0 => {}
+            "mount" => {
+                let flags = op.flags.unwrap_or(0) as u64;
+                let shown = match flags & (libc::MS_BIND | libc::MS_MOVE) {
+                    0 => Some(self.places.mounts.other()),
+                    libc::MS_BIND => self.led(op, seen).map(|from| from.path),
+                    _ => self.taken_off(op, seen),
+                };
+                self.mounted(op, shown, seen2);
+            }
+            "move_mount" => {
+                let shown = if op.path.as_deref().is_none_or(str::is_empty) {
+                    self.attached(op.file)
+                } else {
+                    self.taken_off(op, seen)
+                };
+                self.mounted(op, shown, seen2);
+            }
+            "umount2" => {
+                if let (Some(at), Some(space)) = (self.led(op, seen), self.space(op))
+                    && let Some(point) = at.point
+                {
+                    self.places.mounts.unmount(space, &point);
+                }
+            }
+            "pivot_root" => self.root_changed(op, seen, seen2),
+            "fsopen" | "fsmount" => {
+                if let Some(file) = op.file {
+                    self.mounted_elsewhere.insert(file);
+                }
+            }
+            // Without flags, the kind of namespace is unknown.
+            "setns" if flags == 0 || flags & libc::CLONE_NEWNS != 0 => self.places.lose(op.task_id),
+            _ => {}
+        }
+    }
+
+    fn space(&self, op: &Op) -> Option<usize> {
+        Some(self.places.of(op.task_id)?.mounts)
+    }
+
+    fn led(&self, op: &Op, seen: Option<&str>) -> Option<Real> {
+        Some(self.places.mounts.real(self.space(op)?, seen?))
+    }
+
+    /// What a descriptor of a mount that is attached nowhere stands for.
+    fn attached(&mut self, file: Option<i64>) -> Option<String> {
+        let file = file?;
+        if self.mounted_elsewhere.contains(&file) {
+            return Some(self.places.mounts.other());
+        }
+        self.files.name_of(file).map(|name| name.trim_end_matches('/').to_owned())
+    }
+
+    /// What the mount seen at this path shows, which is no longer there.
+    fn taken_off(&mut self, op: &Op, seen: Option<&str>) -> Option<String> {
+        let (from, space) = (self.led(op, seen)?, self.space(op)?);
+        let mounted = from.point.as_ref().and_then(|point| self.places.mounts.unmount(space, point));
+        Some(mounted.unwrap_or(from.path))
+    }
+
+    fn mounted(&mut self, op: &Op, shown: Option<String>, seen: Option<&str>) {
+        match (shown, self.led(op, seen), self.space(op)) {
+            (Some(shown), Some(to), Some(space)) => self.places.mounts.mount(space, to.over(), shown),
+            _ => self.places.lose(op.task_id),
+        }
+    }
+
+    fn root_changed(&mut self, op: &Op, seen: Option<&str>, seen2: Option<&str>) {
+        let (Some(seen), Some(new), Some(put), Some(space)) =
+            (seen, self.led(op, seen), self.led(op, seen2), self.space(op))
+        else {
+            return self.places.lose(op.task_id);
+        };
+        let old = self.places.mounts.pivot(space, new.path.clone());
+        // pivot_root(".", ".") leaves the old root above the new one, to be unmounted.
+        if put.path != new.path {
+            self.places.mounts.mount(space, put.over(), old);
+        }
+        self.places.pivot(space, seen);
+    }
+}
