@@ -42,6 +42,9 @@ fn read_link(path: &Path) -> Option<String> {
     Some(text::from_bytes(target.as_os_str().as_encoded_bytes()).to_string())
 }
 
+/// The path in the model of a path that a task sees; `None` if it is not in the model.
+pub(crate) type RealPath<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// Where the lookup of a path starts, and for which task.
 pub(crate) struct Start<'a> {
     /// Root directory of the task; empty: the real root.
@@ -51,9 +54,8 @@ pub(crate) struct Start<'a> {
     pub(crate) pid: i32,
     /// Target of one of the task's own links in proc, if known. The flag: the path ends there.
     pub(crate) own: &'a dyn Fn(magic_links::Link, bool) -> Option<String>,
-    /// The path in this model of a path that the task sees, if the task's mounts differ; `None` if it is not in the
-    /// model.
-    pub(crate) real: Option<&'a dyn Fn(&str) -> Option<String>>,
+    /// For a task with other mounts than the model.
+    pub(crate) real: Option<RealPath<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

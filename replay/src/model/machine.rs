@@ -94,6 +94,8 @@ pub(crate) struct Machine {
     pub(crate) device_nodes: bool,
     /// Number of device nodes that are not created.
     pub(crate) device_nodes_left_out: i64,
+    /// The first mounts that are not followed.
+    pub(crate) unfollowed_mounts: Vec<String>,
     /// Scale of file sizes.
     pub(crate) footprint: Scale,
     /// Data is generated from file and position (`--verify`).
@@ -129,6 +131,7 @@ impl Machine {
             set_ids_left_out: 0,
             device_nodes: options.device_nodes,
             device_nodes_left_out: 0,
+            unfollowed_mounts: Vec::new(),
             footprint: options.footprint,
             keep_keys: options.keep_keys,
             before_slice: options.before_slice,

@@ -15,6 +15,9 @@ use crate::{
 /// Calls of mount(2) with these flags change properties of mounts that exist.
 const CHANGES: u64 = libc::MS_REMOUNT | libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
 
+/// Number of mounts that are not followed and are named.
+const MOST_NOTED: usize = 10;
+
 /// What a mount call does to the descriptors of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewDescriptor {
@@ -110,9 +113,18 @@ impl Machine {
     fn mounted(&mut self, r: &Rec, dirfd: i32, path: u32, root: NodeId) {
         let space = self.mount_space(r.task as usize);
         let to = if self.is_empty_path(path) { self.of_descriptor(r, dirfd) } else { self.place(r, dirfd, path) };
-        match to {
-            Some(to) => self.names.mount(space, to.over(), root),
-            None => self.unfollowed(r),
+        let Some(to) = to else { return self.unfollowed(r) };
+        if self.names.area(root) == Some(Skip::UnfollowedMount) && self.names.area(to.node).is_none() {
+            let kind = if r.name == NONE { &b"mount"[..] } else { self.reel.texts.paths.bytes(r.name) };
+            let words = [kind, b" on ", &self.names.path(to.node)].concat();
+            self.note_unfollowed(String::from_utf8_lossy(&words).into_owned());
+        }
+        self.names.mount(space, to.over(), root);
+    }
+
+    fn note_unfollowed(&mut self, words: String) {
+        if self.unfollowed_mounts.len() < MOST_NOTED && !self.unfollowed_mounts.contains(&words) {
+            self.unfollowed_mounts.push(words);
         }
     }
 
@@ -151,6 +163,10 @@ impl Machine {
 
     /// From now on, the mounts of this thread's namespace are unknown to it.
     fn unfollowed(&mut self, r: &Rec) {
+        let path = if r.path2 == NONE { r.path } else { r.path2 };
+        let path = if path == NONE { &b""[..] } else { self.reel.texts.paths.bytes(path) };
+        let words = format!("{} {}", r.call.name(), String::from_utf8_lossy(path));
+        self.note_unfollowed(words.trim_end().to_owned());
         let place = self.processes.of(r.task as usize).place;
         self.processes.places[place].value.mounts = UNKNOWN;
         self.names.mounts.any = true;

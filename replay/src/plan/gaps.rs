@@ -25,6 +25,8 @@ pub struct Gaps {
     pub by_reason: BTreeMap<Skip, i64>,
     /// The first of them: call, path and reason.
     pub examples: Vec<String>,
+    /// The first mounts that are not followed.
+    pub unfollowed_mounts: Vec<String>,
 }
 
 impl Gaps {

@@ -13,6 +13,7 @@ use crate::{
     plan::{
         dependencies::{Order, OrderMode},
         edge::Kinds,
+        gaps::Gaps,
         initial_descriptors::Begin,
         messages::Messages,
         overlap::ResolvedNames,
@@ -187,7 +188,7 @@ impl Planner {
             tree: machine.reel.tree,
             calls: programs.calls,
             skipped: programs.skipped,
-            gaps: programs.gaps,
+            gaps: Gaps { unfollowed_mounts: machine.unfollowed_mounts, ..programs.gaps },
             unknown: machine.reel.unknown,
             strayed,
             implied: requests.implied + messages.received,

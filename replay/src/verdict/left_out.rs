@@ -16,6 +16,8 @@ pub struct LeftOut {
     pub by_reason: BTreeMap<String, i64>,
     /// The first of them: call, path and reason.
     pub examples: Vec<String>,
+    /// The first mounts of the workload that the replay does not follow.
+    pub unfollowed_mounts: Vec<String>,
     /// Names whose owner differs because only root can set it.
     pub owners: i64,
     /// The first of them.
@@ -29,6 +31,7 @@ impl LeftOut {
             operations: plan.gaps.by_reason.values().sum(),
             by_reason: plan.gaps.by_reason.iter().map(|(why, n)| (why.label().to_owned(), *n)).collect(),
             examples: plan.gaps.examples.clone(),
+            unfollowed_mounts: plan.gaps.unfollowed_mounts.clone(),
             owners: tree.map_or(0, |t| t.owners_not_set),
             owner_examples: tree.map_or_else(Vec::new, |t| t.owner_examples.clone()),
         }
@@ -51,7 +54,12 @@ impl LeftOut {
             let reasons: Vec<String> = self.by_reason.iter().map(|(why, n)| format!("{n} {why}")).collect();
             let first = self.examples.first().map(|e| format!("; the first is {e}")).unwrap_or_default();
             let n = self.operations;
-            parts.push(format!("{n} operations on replayed files are left out ({}{first})", reasons.join(", ")));
+            let not_followed = match &self.unfollowed_mounts[..] {
+                [] => String::new(),
+                mounts => format!("; not followed: {}", mounts.join(", ")),
+            };
+            let reasons = reasons.join(", ");
+            parts.push(format!("{n} operations on replayed files are left out ({reasons}{first}{not_followed})"));
         }
         if self.owners > 0 {
             let first = self.owner_examples.first().map(|e| format!(" ({e})")).unwrap_or_default();

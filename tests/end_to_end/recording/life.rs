@@ -430,7 +430,10 @@ pub(crate) fn as_inherited() {
 pub(crate) fn a_reel_removed_meanwhile() {
     let out = temp_dir();
     let (reel, file) = (out.path().join("x.reel"), out.path().join("file"));
-    let script = format!("rm -r {}; sleep 0.2; echo done >{}", text(&reel), text(&file));
+    // The recorder may be adding a file just now.
+    let reel_words = text(&reel);
+    let script =
+        format!("while [ -e {reel_words} ]; do rm -rf {reel_words}; done; sleep 0.2; echo done >{}", text(&file));
     let output = run(&mut record(&reel, &["--no-snapshot"], &["sh", "-c", &script]));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{}", describe(&output));

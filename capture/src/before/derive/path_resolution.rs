@@ -11,7 +11,7 @@ use crate::before::derive::{
 };
 use crate::{
     before::namespace::{
-        Start,
+        RealPath, Start,
         magic_links::{End, Link, end},
     },
     calls::is_in_root,
@@ -57,7 +57,7 @@ impl Deriver {
                 }
             }
         };
-        let real: Option<&dyn Fn(&str) -> Option<String>> = if mounts.is_plain(space) { None } else { Some(&real) };
+        let real: Option<RealPath<'_>> = if mounts.is_plain(space) { None } else { Some(&real) };
         names.resolve(&Start { top: &top, base: &base, pid: op.pid, own: &own, real }, path, follow)
     }
 
