@@ -136,7 +136,7 @@ impl Machine {
         let user = self.processes.of(r.task as usize).who;
         // The kernel clears the set-group-ID bit unless the thread is in the file's group; supplementary groups are not
         // followed.
-        let in_group = self.set_of(at).gid == Some(user.group.files) || user.user.files == 0;
+        let in_group = self.set_of(at).gid == Some(user.group.files) || user.keeps_group_bit();
         let guessed = mode & libc::S_ISGID != 0 && !in_group;
         self.set(at, |t| (t.mode, t.guessed.mode) = (Some(mode), guessed));
         if let Some(list) = self.attribute_now(at, access_lists::ACCESS)
@@ -146,10 +146,10 @@ impl Machine {
         }
     }
 
-    /// An owner was set. The ids that a thread in another user namespace names are not those of the file.
+    /// An owner was set.
     fn owner_changes(&mut self, r: &Rec, v: &Operands) {
         let at = self.subject(v);
-        let maps = self.processes.of(r.task as usize).maps_users;
+        let maps = self.names_unknown_users(r);
         let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
         let (uid, gid) = (id(r.aux), id(r.aux2));
         self.set(&at, |t| {
@@ -168,6 +168,7 @@ impl Machine {
         if r.value == NONE {
             return self.set_attribute(at, name, Attribute::Unknown);
         }
+        let named = self.names_unknown_users(r);
         let value: Box<[u8]> = self.reel.texts.paths.bytes(r.value).into();
         let is_list = access_lists::is_list(&name);
         let mut stored = !(is_list && access_lists::is_empty(&value));
@@ -178,7 +179,8 @@ impl Machine {
             self.set(at, |t| (t.mode, t.guessed.mode) = (Some(special | mode), false));
             stored = !minimal;
         }
-        self.set_attribute(at, name, if stored { Attribute::Value(value) } else { Attribute::Removed });
+        let value = if named { Attribute::Unknown } else { Attribute::Value(value) };
+        self.set_attribute(at, name, if stored { value } else { Attribute::Removed });
     }
 
     /// A result that cannot recur shows that an extended attribute exists. Its value was not recorded.
@@ -224,7 +226,8 @@ impl Machine {
             return;
         }
         let at = self.subject(v);
-        let is_root = self.privileged && self.processes.of(r.task as usize).who.user.effective == 0;
+        let who = self.processes.of(r.task as usize).who;
+        let is_root = self.privileged && who.user.effective == 0 && who.over_files == 0;
         // fs/attr.c, `setattr_should_drop_suidgid`.
         if r.call.chowns() || !is_root {
             self.special_bits_cleared(&at);
@@ -384,7 +387,7 @@ impl Machine {
     /// Whether the ids of the files that a thread creates are recorded.
     fn knows_owner_of(&self, task: usize) -> bool {
         let u = self.processes.of(task);
-        u.alive && !u.maps_users && u.who_known
+        u.alive && u.who_known
     }
 
     /// User and group of the files that a thread creates. Before the thread starts: those of its closest ancestor whose

@@ -30,3 +30,4 @@ pub(crate) mod outside_roots;
 pub(crate) mod path_resolution;
 pub mod processes;
 pub mod sizes;
+mod user_name_spaces;

@@ -180,7 +180,7 @@ impl Machine {
         if r.call.sets_attribute() && r.value == NONE {
             return Some(Skip::NoValue);
         }
-        if (r.call.chowns() || r.call.sets_user()) && self.processes.of(r.task as usize).maps_users {
+        if self.names_unknown_users(r) {
             return Some(Skip::MappedUser);
         }
         if !self.privileged && (r.call.chowns() || r.call.sets_user() || self.needs_root(r)) {

@@ -103,7 +103,8 @@ impl Resources<'_> {
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &Operands) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
-        let bound = self.machine.processes.of(r.task as usize).who.user.files != 0;
+        let who = self.machine.processes.of(r.task as usize).who;
+        let bound = who.user.files != 0 || who.over_files != 0;
         let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
         if bound {

@@ -25,3 +25,4 @@ pub(crate) mod skip;
 pub(crate) mod slice;
 pub mod submission;
 pub mod texts;
+pub mod user_ids;

@@ -33,7 +33,7 @@ use crate::{
     plan::{chunk::Chunk, program::Range},
     reel::input::{NO_ID, NONE, Rec},
     run::{
-        credentials::become_again,
+        credentials::{become_again, ready_for},
         space::{Space, most_bytes},
     },
 };
@@ -101,6 +101,7 @@ impl<'a> Issuer<'a> {
     /// Issues operation `rec` of this piece with the descriptors in these slots. Returns the result or -errno.
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
+        ready_for(r);
         stamp::begin(r.row);
         if slot_fd != CWD && r.call.takes_no_directory() {
             let dir = self.cells.fd(slot_fd);

@@ -18,7 +18,7 @@ use rustix::{
 use crate::{
     ReplayError,
     base::clock::monotonic_ns,
-    base::ids::take_on,
+    base::ids::{inherit, limits, take_on},
     base::paths::seen_from,
     contents::{
         buffers::Source,
@@ -301,6 +301,7 @@ impl World {
         let shared = self.plan.tasks[task as usize].clone_flags & clone::FILES != 0;
         let group = parent.filter(|_| shared).cloned().unwrap_or_default();
         let is_root = parent.is_none();
+        let limits = limits();
         {
             let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             if *live >= self.most_threads {
@@ -315,6 +316,7 @@ impl World {
             *live += 1;
         }
         let made = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            inherit(limits);
             world.be_born(task, is_root);
             signal.store(1, SeqCst);
             // Waking fails only for an invalid address.

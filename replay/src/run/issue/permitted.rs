@@ -116,6 +116,7 @@ const OF_USERS: &[c_long] = &[
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
     libc::SYS_setgroups,
+    libc::SYS_capget,
     libc::SYS_capset,
 ];
 
