@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ioreel_traces::rows::Tree;
+
 use crate::{
     Call,
     model::{
@@ -14,6 +16,7 @@ use crate::{
         processes::Ofd,
     },
     reel::{
+        equivalents::makes_subvolume,
         input::{NO_ID, NONE, Rec},
         submission::Phase,
     },
@@ -88,7 +91,12 @@ impl Machine {
                 self.named(r, v.node, r.mode, false);
                 self.mode_at_birth(r, v.node);
             }
-            Call::Mkdir | Call::Mkdirat => self.named(r, v.node, r.mode, true),
+            Call::Mkdir | Call::Mkdirat => {
+                self.named(r, v.node, r.mode, true);
+                if makes_subvolume(r) && v.node != NO_NODE {
+                    self.names.set(v.node, |t| t.subvolume = true);
+                }
+            }
             Call::Mknod | Call::Mknodat => {
                 self.named(r, v.node, r.mode, false);
                 self.numbered(r, v.node);
@@ -378,10 +386,21 @@ impl Machine {
         if pre == NO_NODE {
             return (None, None);
         }
-        let InitialState::Present { row, .. } = self.names.before(pre) else { return (None, None) };
-        let row = self.reel.tree.get(*row as usize);
+        let row = self.row_before(pre);
         let mode = row.and_then(|r| r.mode).or_else(|| self.sizes.mode_proven(pre));
         (mode.map(|m| m as u32 & 0o7777), row.and_then(|r| r.gid).map(|g| g as u32))
+    }
+
+    /// Permission bits of a file at the start, as far as known.
+    pub(crate) fn initial_mode(&self, pre: NodeId) -> Option<u32> {
+        self.listed_mode(pre).0
+    }
+
+    /// The row of the reel's `tree` about what had this name at the start.
+    pub(crate) fn row_before(&self, pre: NodeId) -> Option<&Tree> {
+        let before = (pre != NO_NODE).then(|| self.names.before(pre));
+        let Some(InitialState::Present { row, .. }) = before else { return None };
+        self.reel.tree.get(*row as usize)
     }
 
     /// Whether the ids of the files that a thread creates are recorded.

@@ -472,6 +472,7 @@ impl Names {
     }
 }
 
+mod copies;
 mod moves;
 mod paths;
 mod proofs;

@@ -99,6 +99,9 @@ impl Resources<'_> {
         self.uses_of_names(r, v);
         self.uses_of_files(r, v);
         self.uses_of_attributes(r, v);
+        if r.call.concerns_all_below() && ok {
+            self.order.alone();
+        }
     }
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &Operands) {
@@ -140,6 +143,8 @@ impl Resources<'_> {
             c if c.opens() => writes = ok && !tmpfile && r.aux & 1 != 0,
             Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => writes = ok,
             Call::Unlink | Call::Unlinkat | Call::Rmdir => writes = ok,
+            Call::SnapDestroy => writes = ok,
+            Call::SnapCreate => writes2 = ok,
             c if c.renames() => (writes, writes2) = (ok, ok),
             c if c.links() || c.symlinks() => writes2 = ok,
             _ => {}

@@ -13,8 +13,8 @@ use crate::{
     Call, ReplayError, Skip,
     base::{budget::Budget, privileges::SET_ID_BITS},
     reel::{
-        bind,
         call::closes_on_exec,
+        equivalents,
         feed::{Feed, FileFeed, Waiting, all, files_of, receipts, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
@@ -464,7 +464,7 @@ impl Input {
             *self.unknown.entry(name).or_default() += 1;
         }
         let mut rec = self.rec_of(row, op, call, task, via);
-        bind::as_mknod(&mut rec, &op.op);
+        equivalents::rewrite(&mut rec, &op.op);
         let (first, last) = match (via, about_rings) {
             (Via::Call, false) => (None, Phase::Whole),
             (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),

@@ -13,6 +13,7 @@
 
 pub(crate) mod bind;
 pub mod call;
+pub(crate) mod equivalents;
 pub(crate) mod feed;
 pub mod footprint;
 pub(crate) mod in_flight;

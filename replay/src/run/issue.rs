@@ -20,6 +20,7 @@ pub(crate) mod permitted;
 mod plain;
 mod requests;
 pub(crate) mod stamp;
+mod subvolumes;
 pub(crate) mod syscall;
 mod top;
 
@@ -31,7 +32,10 @@ use crate::{
     },
     model::operands::{BAD_FD, CWD},
     plan::{chunk::Chunk, program::Range},
-    reel::input::{NO_ID, NONE, Rec},
+    reel::{
+        equivalents::makes_subvolume,
+        input::{NO_ID, NONE, Rec},
+    },
     run::{
         credentials::{become_again, ready_for},
         space::{Space, most_bytes},
@@ -116,6 +120,9 @@ impl<'a> Issuer<'a> {
         match r.call {
             c if c.reads() || c.writes() => self.transfer(a),
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, a.fd, a.path, new),
+            _ if makes_subvolume(r) => subvolumes::create(a, &self.cells.plain),
+            Call::SnapCreate => subvolumes::snapshot(a),
+            Call::SnapDestroy => subvolumes::destroy(a),
             Call::Close if slot_fd < 0 => call(libc::SYS_close, [a.fd, 0, 0, 0, 0, 0]),
             Call::Close => self.cells.close(slot_fd as u32),
             // The recorded range was invalid, so an invalid one is passed.

@@ -25,6 +25,7 @@ use crate::{
         data::Data,
         fill::Filler,
         read_checks::{Checks, DataCheck},
+        slice_contents::InitialData,
     },
     model::{credentials::Credentials, processes::clone},
     plan::program::{Plan, Root},
@@ -155,7 +156,8 @@ impl World {
         let checks = data.is_checked().then(|| {
             let files = plan.keys.files().iter();
             let left = |(file, key): (&i64, &u64)| Some((*file, plan.keys.written.left(*file, *prepared.get(key)?)));
-            Checks::new(files.filter_map(left))
+            let copied = plan.keys.copied.iter().map(|file| (*file, InitialData { data_bytes: 0, foreign: true }));
+            Checks::new(files.filter_map(left).chain(copied))
         });
         let threads = plan.tasks.len();
         let plan = Arc::new(plan);
@@ -274,6 +276,7 @@ impl World {
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(self.cells.direct.told());
+        all.extend(self.cells.plain.told());
         all.extend(self.handover.told());
         if self.load.is_given_up() {
             all.push(
