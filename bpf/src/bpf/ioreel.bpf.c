@@ -38,6 +38,7 @@
 #include "ops/op_ring.bpf.h"
 #include "ops/lossless.bpf.h"
 #include "ops/call_table.bpf.h"
+#include "ops/kernel_ids.bpf.h"
 #include "ops/special_calls.bpf.h"
 #include "ops/filters.bpf.h"
 #include "ops/user_memory.bpf.h"

@@ -343,6 +343,7 @@ impl Assembler {
                     comm,
                     uid: Some(rec.uid as i32),
                     gid: Some(rec.gid as i32),
+                    capabilities: (rec.in_user_ns != 0).then_some(rec.capabilities as i64),
                 })
             }
             Record::Named(rec) => {

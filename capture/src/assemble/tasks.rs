@@ -107,6 +107,7 @@ impl Assembler {
         row.cwd = Some(cwd).filter(|p| !p.is_empty());
         row.root = Some(root).filter(|p| !p.is_empty());
         (row.umask, row.uid, row.gid) = (Some(rec.umask as i32), Some(rec.uid as i32), Some(rec.gid as i32));
+        row.capabilities = (rec.in_user_ns != 0).then_some(rec.capabilities as i64);
         let mine = Shares { task_id: rec.task_id, pid: row.pid, fs: rec.fs, mm: rec.mm };
         let first = *self.sharing.entry(rec.files).or_insert(mine);
         // Another process uses the same descriptor table.

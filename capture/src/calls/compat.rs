@@ -94,6 +94,10 @@ fn stat64(d: &mut call_desc) {
     d.user_kind = call_user::USER_STAT64.0 as u8;
 }
 
+fn short_owner(d: &mut call_desc) {
+    d.in_words = 2;
+}
+
 fn statfs64(d: &mut call_desc) {
     d.out = 3;
 }
@@ -127,7 +131,7 @@ same! {
 
 /// Calls whose arguments differ on i386.
 const CHANGED: &[Change] = &[
-    Change { nr: 16, name: "lchown", fix: short_ids, desc: same_desc },
+    Change { nr: 16, name: "lchown", fix: short_ids, desc: short_owner },
     Change { nr: 23, name: "setuid", fix: short_users, desc: same_desc },
     Change { nr: 19, name: "lseek", fix: |r| signed(r, 1), desc: same_desc },
     // The old umount has no flags.
@@ -143,14 +147,14 @@ const CHANGED: &[Change] = &[
     Change { nr: 81, name: "setgroups", fix: |r| r.args[5] = SHORT_GROUPS, desc: same_desc },
     Change { nr: 92, name: "truncate", fix: |r| signed(r, 1), desc: same_desc },
     Change { nr: 93, name: "ftruncate", fix: |r| signed(r, 1), desc: same_desc },
-    Change { nr: 95, name: "fchown", fix: short_ids, desc: same_desc },
+    Change { nr: 95, name: "fchown", fix: short_ids, desc: short_owner },
     Change { nr: 106, name: "stat", fix: same_args, desc: stat32 },
     Change { nr: 107, name: "lstat", fix: same_args, desc: stat32 },
     Change { nr: 108, name: "fstat", fix: same_args, desc: stat32 },
     Change { nr: 140, name: "lseek", fix: llseek, desc: same_desc },
     Change { nr: 180, name: "pread64", fix: offset_at_3, desc: same_desc },
     Change { nr: 181, name: "pwrite64", fix: offset_at_3, desc: same_desc },
-    Change { nr: 182, name: "chown", fix: short_ids, desc: same_desc },
+    Change { nr: 182, name: "chown", fix: short_ids, desc: short_owner },
     Change { nr: 187, name: "sendfile", fix: same_args, desc: |d| d.user_kind = call_user::USER_OFFSETS32.0 as u8 },
     // The offset is in units of 4096 bytes, whatever the page size.
     Change { nr: 192, name: "mmap", fix: |r| r.args[5] <<= 12, desc: same_desc },

@@ -6,7 +6,8 @@ use libc::*;
 
 use super::{
     Raw, appends,
-    parts::{AT, FD, OPEN, PATH, PLAIN, VMA, calls, kind, nothing, user},
+    parts::{AT, FD, OPEN, PATH, PLAIN, VMA, calls, kind, nothing, owner, user},
+    users::listed,
 };
 
 fn transfer(r: &Raw<'_>, op: &mut Op) {
@@ -83,9 +84,10 @@ fn bound(r: &Raw<'_>, op: &mut Op) {
     }
 }
 
-fn owner(r: &Raw<'_>, op: &mut Op, first: usize) {
+fn owners(r: &Raw<'_>, op: &mut Op, first: usize) {
     op.aux = Some(i64::from(r.int(first)));
     op.aux2 = Some(i64::from(r.int(first + 1)));
+    op.value = listed(r.output);
 }
 
 /// Value of the time columns for `UTIME_OMIT`.
@@ -245,11 +247,11 @@ calls! {
         op.mode = Some(r.int(2));
         op.flags = Some(i64::from(r.int(3)));
     };
-    92 - "chown" PATH, true, |r, op| owner(r, op, 1);
-    94 - "lchown" PATH, true, |r, op| owner(r, op, 1);
-    93 55 "fchown" FD, true, |r, op| owner(r, op, 1);
-    260 54 "fchownat" AT, true, |r, op| {
-        owner(r, op, 2);
+    92 - "chown" owner(PATH, 2), true, |r, op| owners(r, op, 1);
+    94 - "lchown" owner(PATH, 2), true, |r, op| owners(r, op, 1);
+    93 55 "fchown" owner(FD, 2), true, |r, op| owners(r, op, 1);
+    260 54 "fchownat" owner(AT, 3), true, |r, op| {
+        owners(r, op, 2);
         op.flags = Some(i64::from(r.int(4)));
     };
     132 - "utime" user(PATH, call_user::USER_UTIMBUF, 2, 0), true, utime;

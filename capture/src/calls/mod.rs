@@ -194,10 +194,14 @@ pub(crate) fn tell(calls: &mut [call_desc], calls32: &mut [call_desc]) {
 
 /// Computes the summary flags, which save the probes several checks.
 fn summed_up(d: call_desc) -> call_desc {
-    let is_special = u32::from(d.kind) > call_kind::CALL_FCNTL.0 && u32::from(d.kind) != call_kind::CALL_URING.0;
+    const IN_USER_NAME_SPACE: u8 = 2;
+    let kind = call_kind(d.kind.into());
+    let is_special = kind.0 > call_kind::CALL_FCNTL.0 && kind != call_kind::CALL_URING;
     let memory = is_special || [d.name, d.r#in, d.out].iter().any(|arg| *arg != 0);
     let tail = memory || [d.path, d.path2, d.fd2, d.user_kind].iter().any(|part| *part != 0);
-    call_desc { memory: memory.into(), tail: tail.into(), ..d }
+    let names_users = matches!(kind, call_kind::CALL_OWNER | call_kind::CALL_IDS);
+    let memory = if names_users { IN_USER_NAME_SPACE } else { memory.into() };
+    call_desc { memory, tail: tail.into(), ..d }
 }
 
 /// Columns that a call fills, including those that depend on its result, for the documentation. Found by running `fill`

@@ -91,6 +91,11 @@ macro_rules! number {
 pub(super) use calls;
 pub(super) use number;
 
+/// A call that gives a file the user in argument `arg` and the group in the next one.
+pub(super) const fn owner(desc: call_desc, arg: u8) -> call_desc {
+    call_desc { user: arg, user2: arg + 1, ..kind(desc, call_kind::CALL_OWNER) }
+}
+
 /// For calls whose `desc` determines all columns.
 pub(super) fn nothing(_: &super::Raw<'_>, _: &mut ioreel_traces::rows::Op) {}
 

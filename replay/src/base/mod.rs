@@ -15,3 +15,4 @@ pub(crate) mod file_kind;
 pub(crate) mod ids;
 pub(crate) mod paths;
 pub mod privileges;
+pub(crate) mod subvolumes;

@@ -73,6 +73,11 @@ pub(crate) fn mode_of(value: &[u8]) -> Option<(u32, bool)> {
     Some((of(USER_OBJ)? << 6 | group << 3 | of(OTHER)?, entries.len() <= 3))
 }
 
+/// Whether it has entries for users or groups other than the file's own.
+pub(crate) fn names_any(value: &[u8]) -> bool {
+    entries(value).is_some_and(|all| all.iter().any(|e| matches!(e.tag, USER | GROUP)))
+}
+
 /// Whether it has no entries: setting such a list removes the one there is.
 pub(crate) fn is_empty(value: &[u8]) -> bool {
     value.len() < HEAD_BYTES + ENTRY_BYTES

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ioreel_traces::rows::Tree;
+
 use crate::{
     Call,
     model::{
@@ -14,6 +16,7 @@ use crate::{
         processes::Ofd,
     },
     reel::{
+        equivalents::makes_subvolume,
         input::{NO_ID, NONE, Rec},
         submission::Phase,
     },
@@ -88,7 +91,12 @@ impl Machine {
                 self.named(r, v.node, r.mode, false);
                 self.mode_at_birth(r, v.node);
             }
-            Call::Mkdir | Call::Mkdirat => self.named(r, v.node, r.mode, true),
+            Call::Mkdir | Call::Mkdirat => {
+                self.named(r, v.node, r.mode, true);
+                if makes_subvolume(r) && v.node != NO_NODE {
+                    self.names.set(v.node, |t| t.subvolume = true);
+                }
+            }
             Call::Mknod | Call::Mknodat => {
                 self.named(r, v.node, r.mode, false);
                 self.numbered(r, v.node);
@@ -136,7 +144,7 @@ impl Machine {
         let user = self.processes.of(r.task as usize).who;
         // The kernel clears the set-group-ID bit unless the thread is in the file's group; supplementary groups are not
         // followed.
-        let in_group = self.set_of(at).gid == Some(user.group.files) || user.user.files == 0;
+        let in_group = self.set_of(at).gid == Some(user.group.files) || user.keeps_group_bit();
         let guessed = mode & libc::S_ISGID != 0 && !in_group;
         self.set(at, |t| (t.mode, t.guessed.mode) = (Some(mode), guessed));
         if let Some(list) = self.attribute_now(at, access_lists::ACCESS)
@@ -146,10 +154,10 @@ impl Machine {
         }
     }
 
-    /// An owner was set. The ids that a thread in another user namespace names are not those of the file.
+    /// An owner was set.
     fn owner_changes(&mut self, r: &Rec, v: &Operands) {
         let at = self.subject(v);
-        let maps = self.processes.of(r.task as usize).maps_users;
+        let maps = self.names_unknown_users(r);
         let id = |n: i64| (n as u32 != u32::MAX).then_some(n as u32);
         let (uid, gid) = (id(r.aux), id(r.aux2));
         self.set(&at, |t| {
@@ -168,6 +176,7 @@ impl Machine {
         if r.value == NONE {
             return self.set_attribute(at, name, Attribute::Unknown);
         }
+        let named = self.names_unknown_users(r);
         let value: Box<[u8]> = self.reel.texts.paths.bytes(r.value).into();
         let is_list = access_lists::is_list(&name);
         let mut stored = !(is_list && access_lists::is_empty(&value));
@@ -178,7 +187,8 @@ impl Machine {
             self.set(at, |t| (t.mode, t.guessed.mode) = (Some(special | mode), false));
             stored = !minimal;
         }
-        self.set_attribute(at, name, if stored { Attribute::Value(value) } else { Attribute::Removed });
+        let value = if named { Attribute::Unknown } else { Attribute::Value(value) };
+        self.set_attribute(at, name, if stored { value } else { Attribute::Removed });
     }
 
     /// A result that cannot recur shows that an extended attribute exists. Its value was not recorded.
@@ -224,7 +234,8 @@ impl Machine {
             return;
         }
         let at = self.subject(v);
-        let is_root = self.privileged && self.processes.of(r.task as usize).who.user.effective == 0;
+        let who = self.processes.of(r.task as usize).who;
+        let is_root = self.privileged && who.user.effective == 0 && who.over_files == 0;
         // fs/attr.c, `setattr_should_drop_suidgid`.
         if r.call.chowns() || !is_root {
             self.special_bits_cleared(&at);
@@ -375,16 +386,27 @@ impl Machine {
         if pre == NO_NODE {
             return (None, None);
         }
-        let InitialState::Present { row, .. } = self.names.before(pre) else { return (None, None) };
-        let row = self.reel.tree.get(*row as usize);
+        let row = self.row_before(pre);
         let mode = row.and_then(|r| r.mode).or_else(|| self.sizes.mode_proven(pre));
         (mode.map(|m| m as u32 & 0o7777), row.and_then(|r| r.gid).map(|g| g as u32))
+    }
+
+    /// Permission bits of a file at the start, as far as known.
+    pub(crate) fn initial_mode(&self, pre: NodeId) -> Option<u32> {
+        self.listed_mode(pre).0
+    }
+
+    /// The row of the reel's `tree` about what had this name at the start.
+    pub(crate) fn row_before(&self, pre: NodeId) -> Option<&Tree> {
+        let before = (pre != NO_NODE).then(|| self.names.before(pre));
+        let Some(InitialState::Present { row, .. }) = before else { return None };
+        self.reel.tree.get(*row as usize)
     }
 
     /// Whether the ids of the files that a thread creates are recorded.
     fn knows_owner_of(&self, task: usize) -> bool {
         let u = self.processes.of(task);
-        u.alive && !u.maps_users && u.who_known
+        u.alive && u.who_known
     }
 
     /// User and group of the files that a thread creates. Before the thread starts: those of its closest ancestor whose

@@ -2,7 +2,15 @@
 //!
 //! File systems check the effective ids and those for files (fsuid, fsgid); access(2) uses the real ones.
 
-use crate::{Call, base::ids::Words, model::machine::Machine, reel::input::Rec};
+use crate::{
+    Call,
+    base::ids::{IN_USER_NS, KEEP_SET_IDS, OVER_FILES, Words},
+    model::machine::Machine,
+    reel::{
+        input::{NONE, Rec},
+        user_ids,
+    },
+};
 
 /// The ids of a thread, for users or for groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +32,9 @@ pub struct Credentials {
     pub user: Ids,
     /// Group ids.
     pub group: Ids,
+    /// In another user name space than the initial one: [`IN_USER_NS`] and the capabilities that it has there over files.
+    /// Otherwise 0.
+    pub over_files: u32,
 }
 
 impl Ids {
@@ -69,7 +80,27 @@ enum SetIds {
 impl Credentials {
     /// One user and one group id throughout.
     pub fn plain(uid: u32, gid: u32) -> Self {
-        Self { user: Ids::all(uid), group: Ids::all(gid) }
+        Self { user: Ids::all(uid), group: Ids::all(gid), over_files: 0 }
+    }
+
+    /// With these effective capabilities in another user name space; `None` in the initial one.
+    pub(crate) fn with(self, capabilities: Option<i64>) -> Self {
+        Self { over_files: capabilities.map_or(0, |bits| IN_USER_NS | bits as u32 & OVER_FILES), ..self }
+    }
+
+    /// The same in a new user name space, in which a thread has all capabilities.
+    pub(crate) fn in_new_user_ns(self) -> Self {
+        self.with(Some(-1))
+    }
+
+    /// Whether it is root as the initial user name space knows it: nothing is denied to it.
+    pub(crate) fn is_root(&self) -> bool {
+        self.user.effective == 0 && self.user.files == 0 && self.over_files == 0
+    }
+
+    /// Whether it may set the set-group-ID bit of a file of any group. In a user name space: of any that has an id there.
+    pub(crate) fn keeps_group_bit(&self) -> bool {
+        if self.over_files == 0 { self.user.files == 0 } else { self.over_files & KEEP_SET_IDS != 0 }
     }
 
     /// The ids after a successful call.
@@ -96,14 +127,14 @@ impl Credentials {
     /// The ids after an exec, given the effective ids of the new program.
     pub(crate) fn executed(self, uid: u32, gid: u32) -> Self {
         let of = |ids: Ids, id: u32| Ids { real: ids.real, ..Ids::all(id) };
-        Self { user: of(self.user, uid), group: of(self.group, gid) }
+        Self { user: of(self.user, uid), group: of(self.group, gid), ..self }
     }
 
     /// The ids that the replay thread sets.
     pub(crate) fn words(&self) -> Words {
         let of = |i: Ids| [i.real, i.effective, i.files];
         let ([a, b, c], [d, e, f]) = (of(self.user), of(self.group));
-        [a, b, c, d, e, f]
+        [a, b, c, d, e, f, self.over_files]
     }
 }
 
@@ -113,19 +144,37 @@ impl Machine {
         if !r.call.sets_user() || r.ret < 0 {
             return;
         }
-        let who = &mut self.processes.uses[r.task as usize].who;
-        *who = who.after(r);
-        let words = who.words();
+        let known = (r.call != Call::Setgroups && r.value != NONE)
+            .then(|| user_ids::credentials(self.reel.texts.paths.bytes(r.value)))
+            .flatten();
+        let used = &mut self.processes.uses[r.task as usize];
+        used.who = match known {
+            Some(([uid, euid, suid, fsuid, gid, egid, sgid, fsgid], capabilities)) => {
+                (used.who_known, used.maps_users) = (true, true);
+                let user = Ids { real: uid, effective: euid, saved: suid, files: fsuid };
+                let group = Ids { real: gid, effective: egid, saved: sgid, files: fsgid };
+                Credentials { user, group, over_files: 0 }.with(Some(capabilities))
+            }
+            None => used.who.after(r),
+        };
+        let words = used.who.words();
         self.users_change |= words != Words::default();
-        let [ruid, euid, fsuid, rgid, egid, fsgid] = words.map(i64::from);
+        let [ruid, euid, fsuid, rgid, egid, fsgid, _] = words.map(i64::from);
         (kept.aux, kept.aux2, kept.offset_bytes) = (ruid, euid, fsuid);
         (kept.offset2_bytes, kept.len_bytes, kept.flags) = (rgid, egid, fsgid);
+        kept.mode = words[6] as i32;
+    }
+
+    /// A change of user that cannot be followed: whom the thread's files belong to is unknown.
+    pub(crate) fn user_lost(&mut self, r: &Rec) {
+        if r.call.sets_user() && r.call != Call::Setgroups && r.ret >= 0 {
+            self.processes.uses[r.task as usize].who_known = false;
+        }
     }
 
     /// Whether a thread may reopen a file that it has open, with any access mode, through its handle.
     pub(crate) fn may_reopen(&self, task: usize) -> bool {
-        let user = self.processes.of(task).who.user;
-        self.privileged && user.effective == 0 && user.files == 0
+        self.privileged && self.processes.of(task).who.is_root()
     }
 }
 
@@ -152,7 +201,7 @@ mod tests {
         assert_eq!(user(files), [0, 0, 0, 1000]);
         assert_eq!(user(after(dropped, Call::Setfsuid, [5, 0, 0])), [1000; 4], "refused, and silently");
         let both = after(after(root, Call::Setregid, [-1, 50, 0]), Call::Setresuid, [7, 7, 7]);
-        assert_eq!(both.words(), [7, 7, 7, 0, 50, 50]);
-        assert_eq!(both.executed(0, 50).words(), [7, 0, 0, 0, 50, 50], "a program of root's");
+        assert_eq!(both.words(), [7, 7, 7, 0, 50, 50, 0]);
+        assert_eq!(both.executed(0, 50).words(), [7, 0, 0, 0, 50, 50, 0], "a program of root's");
     }
 }

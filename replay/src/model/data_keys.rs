@@ -1,7 +1,7 @@
 //! Keys from which the data of files that existed at the start is generated. They are the same in every slice of a
 //! reel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     contents::{
@@ -23,6 +23,8 @@ pub struct Keys {
     places: HashMap<NodeId, u64>,
     /// By id, for files that existed at the start.
     files: HashMap<i64, u64>,
+    /// Files whose data a snapshot copied from others: it cannot be checked.
+    pub(crate) copied: HashSet<i64>,
     /// Contents of the files that were changed before the slice.
     pub(crate) written: ChangedFiles,
 }

@@ -45,6 +45,8 @@ impl Machine {
             c if c.links() => self.linked(v),
             c if c.renames() && node != NO_NODE && node2 != NO_NODE => self.renamed(r, node, node2),
             Call::Unlink | Call::Unlinkat | Call::Rmdir if node != NO_NODE => self.removed(r, node),
+            Call::SnapCreate => self.snapshot_taken(v),
+            Call::SnapDestroy if node != NO_NODE => self.subvolume_removed(node),
             Call::Chdir | Call::Fchdir if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.processes.of(r.task as usize).place;
@@ -230,6 +232,9 @@ impl Machine {
         if r.file != NO_ID {
             let pre = self.names.pre(node);
             self.file_opened(r.file, pre, created);
+            if self.keep_keys && self.names.set_of(node).content_copied && self.named_files.get(node).is_none() {
+                self.keys.copied.insert(r.file);
+            }
             if let Some(len_bytes) = self.names.set_of(node).len_bytes.filter(|n| !created && *n != NO_ID) {
                 // Nothing had it open when its length was set.
                 self.sizes.truncated(r.file, len_bytes);

@@ -82,6 +82,8 @@ impl Machine {
                 self.renamed(r, node, node2);
                 self.names.make_foreign(node2, Some(kind));
             }
+            Call::SnapCreate => self.appears(node2, Kind::Directory, None),
+            Call::SnapDestroy if within(self, node) => self.subvolume_removed(node),
             Call::Unlink | Call::Unlinkat | Call::Rmdir if within(self, node) => {
                 self.forget_file(node);
                 if r.removes_directory() {

@@ -47,6 +47,8 @@ pub(crate) struct MachineOptions<'a> {
     pub(crate) device_nodes: bool,
     /// The target can share data between files.
     pub(crate) shares_data: bool,
+    /// The target can have subvolumes.
+    pub(crate) subvolumes: bool,
     /// Scale of file sizes.
     pub(crate) footprint: Scale,
     /// Data is generated from file and position (`--verify`).
@@ -90,6 +92,12 @@ pub(crate) struct Machine {
     pub(crate) set_ids: bool,
     /// Number of operations issued without the set-ID bits of their mode.
     pub(crate) set_ids_left_out: i64,
+    /// The target can have subvolumes.
+    pub(crate) subvolumes: bool,
+    /// Initial names of subvolumes.
+    pub(crate) subvolumes_before: HashSet<NodeId>,
+    /// Number of names that snapshots copied.
+    pub(crate) names_copied: usize,
     /// Device nodes are replayed.
     pub(crate) device_nodes: bool,
     /// Number of device nodes that are not created.
@@ -129,6 +137,9 @@ impl Machine {
             privileged: options.privileged,
             set_ids: options.set_ids,
             set_ids_left_out: 0,
+            subvolumes: options.subvolumes,
+            subvolumes_before: HashSet::new(),
+            names_copied: 0,
             device_nodes: options.device_nodes,
             device_nodes_left_out: 0,
             unfollowed_mounts: Vec::new(),

@@ -477,6 +477,7 @@ impl Names {
     }
 }
 
+mod copies;
 pub(crate) mod mounts;
 mod moves;
 mod paths;

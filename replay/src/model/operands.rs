@@ -180,11 +180,14 @@ impl Machine {
         if r.call.sets_attribute() && r.value == NONE {
             return Some(Skip::NoValue);
         }
-        if (r.call.chowns() || r.call.sets_user()) && self.processes.of(r.task as usize).maps_users {
+        if self.names_unknown_users(r) {
             return Some(Skip::MappedUser);
         }
         if !self.privileged && (r.call.chowns() || r.call.sets_user() || self.needs_root(r)) {
             return Some(Skip::NeedsRoot);
+        }
+        if r.call == Call::SnapDestroy && (r.ret < 0 || !self.privileged) {
+            return Some(if r.ret < 0 { Skip::ForeignCause } else { Skip::NeedsRoot });
         }
         if !self.set_ids && self.depends_on_privileged_attribute(r) {
             return Some(Skip::PrivilegedAttribute);
@@ -202,8 +205,10 @@ impl Machine {
         if let Some(why) = refused.filter(|_| r.call.sets_user()) {
             return Err(why);
         }
-        if r.call == Call::OpenByHandleAt {
-            return self.look_at_handle(r, v);
+        match r.call {
+            Call::OpenByHandleAt => return self.look_at_handle(r, v),
+            Call::SnapCreate => return self.look_at_snapshot(r, v),
+            _ => {}
         }
         let path_call = match r.call {
             Call::Close | Call::CloseRange | Call::Umask => false,
@@ -238,24 +243,6 @@ impl Machine {
             }
             _ => false,
         }
-    }
-
-    /// A handle stands for the name from which it was made. An open by handle becomes an open by name.
-    fn look_at_handle(&mut self, r: &Rec, v: &mut Operands) -> Result<(), Skip> {
-        if r.ret < 0 {
-            return Err(Skip::ForeignCause);
-        }
-        let value = if r.value == NONE { &[][..] } else { self.reel.texts.paths.bytes(r.value) };
-        let node = self.handles.get(value).copied().ok_or(Skip::OutOfSight)?;
-        // The file may have been renamed since.
-        let here = r.file == NO_ID || self.named_files.get(node) == Some(r.file);
-        let node = if here { node } else { self.named_files.name_of(r.file).unwrap_or(node) };
-        let root = self.processes.places[self.processes.of(r.task as usize).place].value.own_root;
-        if root != ROOT || self.names.exists(node) != Some(true) {
-            return Err(Skip::OutOfSight);
-        }
-        v.node = node;
-        self.names.area(node).map_or(Ok(()), Err)
     }
 
     /// The file whose extended attributes a call uses.
@@ -334,6 +321,7 @@ impl Machine {
                     | Call::FileSetattr
                     | Call::NameToHandleAt
                     | Call::Chroot
+                    | Call::SnapDestroy
             )
     }
 
@@ -475,7 +463,7 @@ impl Machine {
     }
 
     /// Skips operations on names that the replay does not have, or not as recorded.
-    fn refuse_unreachable(&mut self, r: &Rec, v: &Operands) -> Result<(), Skip> {
+    pub(crate) fn refuse_unreachable(&mut self, r: &Rec, v: &Operands) -> Result<(), Skip> {
         // Operands outside stay resolved: descriptors, working directories and links there are followed.
         let areas = [v.node, v.node2].map(|n| if n == NO_NODE { None } else { self.names.area(n) });
         if let Some(why) = areas.into_iter().flatten().find(|why| why.is_elsewhere()) {

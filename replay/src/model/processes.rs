@@ -293,7 +293,11 @@ impl Processes {
     pub fn fork(&mut self, parent: usize, child: usize, flags: i64) -> Vec<(Slot, Slot)> {
         let p = self.of(parent);
         let mut copies = Vec::new();
-        let mut u = Use { alive: true, maps_users: p.maps_users || flags & clone::NEWUSER != 0, ..p };
+        let mut u = Use { alive: true, ..p };
+        if flags & clone::NEWUSER != 0 {
+            u.maps_users = true;
+            u.who = if p.who_known { p.who.in_new_user_ns() } else { p.who };
+        }
         if flags & clone::FILES != 0 {
             self.tables[p.table].users += 1;
             self.tables[p.table].tasks.push(child);

@@ -13,6 +13,7 @@ use crate::{
     reel::{
         input::{NO_FD, NO_ID, NONE, Paths, Rec},
         submission::{Phase, Via},
+        user_ids::IdsOf,
     },
 };
 
@@ -266,6 +267,8 @@ impl Get<'_> {
             call,
             in_flight: bits & 1 != 0,
             changes_unknown: false,
+            // Of use only to the model.
+            ids: IdsOf::Thread,
             raced: bits & 2 != 0,
             regular: bits & 4 != 0,
             loose: bits & 8 != 0,

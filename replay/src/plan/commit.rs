@@ -83,8 +83,9 @@ impl Planner {
         let mut call = Act::Call { rec: 0, fd: v.fd, fd2: v.fd2, slot: NONE, list: Range::default() };
         let mut skip = v.skip;
         let unlocks = self.machine.unlocks(r);
-        if skip != Some(Skip::MappedUser) {
-            self.machine.users_change(r, kept);
+        match skip {
+            Some(Skip::MappedUser) => self.machine.user_lost(r),
+            _ => self.machine.users_change(r, kept),
         }
         let untouched =
             matches!(skip, Some(Skip::InFlight | Skip::Unsupported | Skip::ForeignCause | Skip::PartlyReserved));
@@ -212,7 +213,9 @@ impl Planner {
             Call::CloseRange => *list = self.range_closed(r),
             c if c.duplicates() => self.duplicated(r, v, slot),
             Call::Unshare => {
-                self.machine.processes.uses[task].maps_users |= r.flags & clone::NEWUSER != 0;
+                if r.flags & clone::NEWUSER != 0 {
+                    self.enters_user_ns(task);
+                }
                 if r.flags & clone::FILES != 0 {
                     self.own_table(task);
                 }

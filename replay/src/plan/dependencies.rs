@@ -25,6 +25,9 @@ pub struct Stamp {
 /// The end of a thread, after its descriptors are closed.
 pub const FINISH: u32 = u32::MAX - 1;
 
+/// A thread has had no step.
+const NO_STEP: u32 = u32::MAX;
+
 /// How a use relates to other uses of the same resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Class {
@@ -68,6 +71,10 @@ pub struct Order {
     me: Stamp,
     /// Edges of the current step.
     pub edges: Vec<Edge>,
+    /// By thread: its latest step.
+    latest: Vec<u32>,
+    /// The last step that waited for all before it, and that all after it wait for.
+    barrier: Option<Stamp>,
     /// By thread: the latest step of each other thread that it has waited for. A child starts with its parent's.
     seen: Vec<SharedMap<u32>>,
     /// Uses compared and edges made so far.
@@ -107,6 +114,8 @@ impl Order {
             kinds: mode.kinds().without(without),
             me: Stamp { task: 0, step: 0 },
             edges: Vec::new(),
+            latest: Vec::new(),
+            barrier: None,
             seen: Vec::new(),
             work: 0,
             names: Vec::new(),
@@ -132,6 +141,24 @@ impl Order {
         if self.seen.len() <= task {
             self.seen.resize_with(task + 1, SharedMap::default);
         }
+        if self.latest.len() <= task {
+            self.latest.resize(task + 1, NO_STEP);
+        }
+        self.latest[task] = step as u32;
+        if let Some(barrier) = self.barrier {
+            self.after(barrier, EdgeKind::Tree);
+        }
+    }
+
+    /// The step waits for all steps so far, and all later steps wait for it.
+    pub(crate) fn alone(&mut self) {
+        for task in 0..self.latest.len() {
+            let step = self.latest[task];
+            if step != NO_STEP {
+                self.after(Stamp { task: task as u32, step }, EdgeKind::Tree);
+            }
+        }
+        self.barrier = Some(self.me);
     }
 
     /// Whether edges of this kind are kept.

@@ -69,9 +69,11 @@ impl Planner {
         let umask = t.umask.unwrap_or(DEFAULT_UMASK);
         let here = self.fs_context(&cwd, &root, t.umask);
         self.machine.processes.start_root(i, here);
-        let who = Credentials::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32);
-        self.machine.processes.uses[i].who = who;
-        self.machine.processes.uses[i].who_known = t.uid.is_some() && t.gid.is_some();
+        let who = Credentials::plain(t.uid.unwrap_or(0) as u32, t.gid.unwrap_or(0) as u32).with(t.capabilities);
+        let used = &mut self.machine.processes.uses[i];
+        used.who = who;
+        used.who_known = t.uid.is_some() && t.gid.is_some();
+        used.maps_users = t.capabilities.is_some();
         let mine = self.machine.reel.fds_of(t.task_id);
         for f in mine {
             let info = f.file.and_then(|f| self.machine.reel.files.get(&f)).cloned();
@@ -140,7 +142,9 @@ impl Planner {
             }
             _ => led.who,
         };
+        let who = if t.uid.is_some() { who.with(t.capabilities) } else { who };
         self.machine.processes.uses[i].who = who;
+        self.machine.processes.uses[i].maps_users |= t.capabilities.is_some();
         self.programs.tasks[i].begins_as = Some(who).filter(|who| *who != led.who);
         self.machine.users_change |= self.programs.tasks[i].begins_as.is_some();
         let Some(cwd) = t.cwd.filter(|_| t.clone_flags & clone::FS == 0) else { return };

@@ -53,6 +53,8 @@ pub struct PlanOptions {
     pub keep_keys: bool,
     /// The target can share data between files.
     pub shares_data: bool,
+    /// The target can have subvolumes of btrfs.
+    pub subvolumes: bool,
 }
 
 impl Default for PlanOptions {
@@ -69,6 +71,7 @@ impl Default for PlanOptions {
             scale: Scale::NONE,
             keep_keys: false,
             shares_data: false,
+            subvolumes: false,
         }
     }
 }
@@ -131,6 +134,7 @@ impl Planner {
                 footprint: options.scale,
                 keep_keys: options.keep_keys,
                 shares_data: options.shares_data,
+                subvolumes: options.subvolumes,
                 before_slice,
             },
         );
@@ -209,6 +213,7 @@ impl Planner {
             set_ids: options.set_ids,
             set_ids_left_out: machine.set_ids_left_out,
             makes_devices,
+            subvolumes: machine.subvolumes_before,
             device_nodes_left_out: machine.device_nodes_left_out,
             recorder: machine.reel.recorder,
             from_top,

@@ -1,7 +1,7 @@
 //! The plan: the program of each thread, and what each step waits for.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -316,6 +316,8 @@ pub struct Plan {
     pub users_change: bool,
     /// Initial extended attributes, by name.
     pub attributes: HashMap<NodeId, Attributes>,
+    /// Initial names of directories that are subvolumes of btrfs.
+    pub subvolumes: HashSet<NodeId>,
     /// What threads have open and mapped before their first step.
     pub begin: Begin,
     /// The replay runs as root, so owners can be set.

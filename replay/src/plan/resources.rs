@@ -99,11 +99,15 @@ impl Resources<'_> {
         self.uses_of_names(r, v);
         self.uses_of_files(r, v);
         self.uses_of_attributes(r, v);
+        if r.call.concerns_all_below() && ok {
+            self.order.alone();
+        }
     }
 
     fn uses_of_attributes(&mut self, r: &Rec, v: &Operands) {
         let changes = r.call.sets_attribute() || r.call.removes_attribute() || r.call.changes_access();
-        let bound = self.machine.processes.of(r.task as usize).who.user.files != 0;
+        let who = self.machine.processes.of(r.task as usize).who;
+        let bound = who.user.files != 0 || who.over_files != 0;
         let asks = matches!(r.call, Call::Access | Call::Faccessat | Call::Faccessat2)
             || bound && (r.call.opens() || r.call == Call::Truncate || r.ret == -i64::from(libc::EPERM));
         if bound {
@@ -139,6 +143,8 @@ impl Resources<'_> {
             c if c.opens() => writes = ok && !tmpfile && r.aux & 1 != 0,
             Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat => writes = ok,
             Call::Unlink | Call::Unlinkat | Call::Rmdir => writes = ok,
+            Call::SnapDestroy => writes = ok,
+            Call::SnapCreate => writes2 = ok,
             c if c.renames() => (writes, writes2) = (ok, ok),
             c if c.links() || c.symlinks() => writes2 = ok,
             _ => {}

@@ -19,6 +19,7 @@ use crate::{
         planner::Planner,
         program::{Act, Root},
     },
+    reel::input::NO_ID,
 };
 
 impl Planner {
@@ -32,6 +33,7 @@ impl Planner {
         self.machine.keys_anew(&there);
         let row_of: HashMap<NodeId, u32> = there.iter().enumerate().map(|(i, t)| (t.node, i as u32)).collect();
         self.sizes_anew(&there, &tree);
+        self.machine.subvolumes_anew(there.iter().map(|t| t.node));
         self.machine.names.rebase(|node| row_of.get(&node).copied());
         self.machine.reel.tree = tree;
         self.programs.dependencies = Order::new(self.options.order, self.options.without);
@@ -64,7 +66,7 @@ impl Planner {
             let listed = old.as_ref().and_then(|r| r.size_bytes);
             let size_bytes = match file.filter(|_| t.kind == Kind::Regular || t.kind == Kind::Unknown) {
                 Some(file) if modified => self.machine.sizes.size(file),
-                _ => listed,
+                _ => set.len_bytes.filter(|n| *n != NO_ID).or(listed),
             };
             let alloc_bytes = match file.filter(|_| modified) {
                 Some(file) => self.machine.sizes.allocated(file),

@@ -1,10 +1,11 @@
 //! Visits operations, forks, execs and exits in the order in which they took effect, and commits each.
 
-use ioreel_traces::text::to_bytes;
+use ioreel_traces::{rows, text::to_bytes};
 
 use crate::{
     ReplayError, Skip,
     model::{
+        credentials::Credentials,
         machine::Consequence,
         names::{Kind, NodeId},
         processes::{Entry, Maps, clone},
@@ -194,6 +195,11 @@ impl Planner {
         });
         self.programs.dependencies.fork(at, c);
         let copies = self.machine.processes.fork(parent as usize, c, flags);
+        let who = self.machine.processes.of(c).who;
+        if who != self.machine.processes.of(parent as usize).who {
+            self.programs.tasks[c].begins_as = Some(who);
+            self.machine.users_change = true;
+        }
         self.programs.tasks[c].copies = copies.into();
         if flags & clone::NEWNS != 0 {
             self.machine.own_mount_space(c);
@@ -221,8 +227,8 @@ impl Planner {
             return;
         }
         let place = self.machine.processes.places[self.machine.processes.of(task).place].value;
-        let (uid, gid) = (self.machine.reel.execs[i as usize].uid, self.machine.reel.execs[i as usize].gid);
-        let path = to_bytes(&self.machine.reel.execs[i as usize].path);
+        let exec = self.machine.reel.execs[i as usize].clone();
+        let path = to_bytes(&exec.path);
         self.machine.names.mounts.current = place.mounts;
         if let Ok(cwd) = place.cwd
             && let Some(node) = self.machine.names.resolve(place.root, cwd, &path, true)
@@ -230,7 +236,7 @@ impl Planner {
             let pre = self.machine.names.pre(node);
             self.machine.sizes.ran(pre);
         }
-        self.executes_as(task, uid, gid);
+        self.executes_as(task, &exec);
         self.own_table(task);
         let table = self.machine.processes.of(task).table;
         let gone: Vec<i32> =
@@ -286,11 +292,26 @@ impl Planner {
     }
 
     /// A thread starts a program, which may run as another user (set-user-ID).
-    pub(crate) fn executes_as(&mut self, task: usize, uid: Option<i32>, gid: Option<i32>) {
-        let (Some(uid), Some(gid)) = (uid, gid) else { return };
+    fn executes_as(&mut self, task: usize, exec: &rows::Exec) {
+        let (Some(uid), Some(gid)) = (exec.uid, exec.gid) else { return };
         let old = self.machine.processes.of(task).who;
-        let who = old.executed(uid as u32, gid as u32);
-        (self.machine.processes.uses[task].who, self.machine.processes.uses[task].who_known) = (who, true);
+        let who = old.executed(uid as u32, gid as u32).with(exec.capabilities);
+        self.machine.processes.uses[task].maps_users |= exec.capabilities.is_some();
+        self.becomes(task, who);
+        self.machine.processes.uses[task].who_known = true;
+    }
+
+    /// A thread has got a user name space of its own.
+    pub(crate) fn enters_user_ns(&mut self, task: usize) {
+        self.machine.processes.uses[task].maps_users = true;
+        let used = self.machine.processes.of(task);
+        if used.who_known {
+            self.becomes(task, used.who.in_new_user_ns());
+        }
+    }
+
+    fn becomes(&mut self, task: usize, who: Credentials) {
+        let old = std::mem::replace(&mut self.machine.processes.uses[task].who, who);
         if self.machine.privileged && who.words() != old.words() {
             self.machine.users_change = true;
             let list = self.programs.slot_list(task, who.words());

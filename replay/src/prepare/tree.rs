@@ -1,6 +1,6 @@
 //! Creates the initial tree: first lists what to create, then creates it.
 
-use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
 
 use ioreel_traces::rows::Tree;
 use rustix::{
@@ -13,7 +13,7 @@ use rustix::{
 
 use crate::{
     ReplayError,
-    base::privileges,
+    base::{ids::system_call, privileges, subvolumes},
     contents::fill::Filler,
     model::{
         attributes::Attributes,
@@ -42,6 +42,8 @@ pub struct Item {
     pub attributes: Attributes,
     /// Key of its generated data.
     pub key: u64,
+    /// A directory that is a subvolume of btrfs, if the target can have such.
+    pub subvolume: bool,
     /// On-disk layout, with `--layout` and if recorded.
     pub layout: Option<Arc<Layout>>,
 }
@@ -202,6 +204,7 @@ impl Preparation {
                 mtime_ns: None,
                 attributes: Attributes::new(),
                 key: 0,
+                subvolume: false,
                 layout: None,
             });
         }
@@ -263,6 +266,7 @@ fn item_of(
         mtime_ns: row.and_then(|r| r.mtime_ns),
         attributes,
         key: plan.keys.of_place(&plan.names, node),
+        subvolume: plan.subvolumes.contains(&node),
         layout: None,
     }
 }
@@ -319,6 +323,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         e => Err(e),
     };
     match &item.what {
+        ItemKind::Directory if item.subvolume && make_subvolume(path) => {}
         ItemKind::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
             Err(Errno::EXIST) => {}
             other => other?,
@@ -373,6 +378,17 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         set_mtime(item);
     }
     refused.map_or(Ok(()), |why| Err(io::Error::other(why)))
+}
+
+/// Makes a subvolume of btrfs with this path; returns whether it did.
+fn make_subvolume(path: &[u8]) -> bool {
+    let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let above = if at == 0 { &b"."[..] } else { &path[..at] };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(above, flags, Mode::empty()).is_ok_and(|dir| {
+        let dir = i64::from(dir.as_raw_fd());
+        subvolumes::create(system_call, dir, &path[at..], None, false) == 0
+    })
 }
 
 pub(crate) fn set_mtime(item: &Item) {

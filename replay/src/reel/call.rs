@@ -140,6 +140,12 @@ calls! {
     Figetbsz = "FIGETBSZ",
     Tcgets = "TCGETS",
     Fideduperange = "FIDEDUPERANGE",
+    SubvolCreate = "BTRFS_IOC_SUBVOL_CREATE",
+    SubvolCreateV2 = "BTRFS_IOC_SUBVOL_CREATE_V2",
+    SnapCreate = "BTRFS_IOC_SNAP_CREATE",
+    SnapCreateV2 = "BTRFS_IOC_SNAP_CREATE_V2",
+    SnapDestroy = "BTRFS_IOC_SNAP_DESTROY",
+    SnapDestroyV2 = "BTRFS_IOC_SNAP_DESTROY_V2",
     Cachestat = "cachestat",
     Getcwd = "getcwd",
     Chroot = "chroot",
@@ -249,7 +255,18 @@ impl Call {
                     | Self::Fibmap
                     | Self::Figetbsz
                     | Self::Tcgets
+                    | Self::SubvolCreate
+                    | Self::SubvolCreateV2
+                    | Self::SnapCreate
+                    | Self::SnapCreateV2
+                    | Self::SnapDestroy
+                    | Self::SnapDestroyV2
             )
+    }
+
+    /// Makes a snapshot of a subvolume, or removes a subvolume with all in it.
+    pub fn concerns_all_below(self) -> bool {
+        matches!(self, Self::SnapCreate | Self::SnapDestroy)
     }
 
     /// Sets or removes an fcntl lock on a range of a file.
@@ -399,7 +416,14 @@ impl Call {
         self.renames()
             || matches!(
                 self,
-                Self::Mkdir | Self::Mkdirat | Self::Mknod | Self::Mknodat | Self::Rmdir | Self::Unlink | Self::Unlinkat
+                Self::Mkdir
+                    | Self::Mkdirat
+                    | Self::Mknod
+                    | Self::Mknodat
+                    | Self::Rmdir
+                    | Self::Unlink
+                    | Self::Unlinkat
+                    | Self::SnapDestroy
             )
     }
 
@@ -490,6 +514,7 @@ impl Call {
             | Self::Mknod
             | Self::Mknodat
             | Self::Rmdir
+            | Self::SnapDestroy
             | Self::Unlink
             | Self::Unlinkat
             | Self::Rename

@@ -13,13 +13,14 @@ use crate::{
     Call, ReplayError, Skip,
     base::{budget::Budget, privileges::SET_ID_BITS},
     reel::{
-        bind,
         call::closes_on_exec,
+        equivalents,
         feed::{Feed, FileFeed, Waiting, all, files_of, receipts, size_bytes, sorted},
         recorder::Recorder,
         residence::Residence,
         roots::Roots,
         submission::{Phase, Via, is_about_rings},
+        user_ids::{self, IdsOf},
     },
 };
 
@@ -87,6 +88,8 @@ pub struct Rec {
     pub aux: i64,
     /// Column `aux2`.
     pub aux2: i64,
+    /// Whose ids a change of owner or user names.
+    pub ids: IdsOf,
     /// Name of an extended attribute: index in [`Paths`], or [`NONE`].
     pub name: u32,
     /// Its value: likewise.
@@ -213,6 +216,7 @@ impl Rec {
             flags: 0,
             aux: 0,
             aux2: 0,
+            ids: IdsOf::Thread,
             via: Via::Call,
             phase: Phase::Whole,
             ring: NO_ID,
@@ -460,7 +464,7 @@ impl Input {
             *self.unknown.entry(name).or_default() += 1;
         }
         let mut rec = self.rec_of(row, op, call, task, via);
-        bind::as_mknod(&mut rec, &op.op);
+        equivalents::rewrite(&mut rec, &op.op);
         let (first, last) = match (via, about_rings) {
             (Via::Call, false) => (None, Phase::Whole),
             (Via::Call, true) => (Some(Phase::Entered), Phase::Returned),
@@ -484,7 +488,9 @@ impl Input {
             |p: &Option<Text>| p.as_ref().filter(|p| !(midway && p.is_empty())).map_or(NONE, |t| texts.intern(t));
         let (first, second, name) = (path(&op.path), path(&op.path2), path(&op.name));
         let value = op.value.as_ref().filter(|_| call.sets_attribute() || call.has_handle() || call.sets_user());
+        let (ids, owners) = user_ids::of_row(call, op);
         Rec {
+            ids,
             call,
             name,
             value: value.map_or(NONE, |v| texts.paths.push(&to_bytes(v))),
@@ -513,9 +519,9 @@ impl Input {
             aux: match closes_on_exec(op.flags.unwrap_or(0)) {
                 Some(closes) if call == Call::SetFd && op.op == *"ioctl" => i64::from(closes),
                 _ if matches!(call, Call::Mknod | Call::Mknodat) => op.aux.unwrap_or(UNKNOWN_DEVICE),
-                _ => op.aux.filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
+                _ => owners.map(|o| o.0).or(op.aux).filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             },
-            aux2: op.aux2.unwrap_or(0),
+            aux2: owners.map(|o| o.1).or(op.aux2).unwrap_or(0),
             changes_unknown: call == Call::Other && self.roots.changed_by(op),
             content: op.content_hash.as_deref().map_or(0, content_key),
             saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),

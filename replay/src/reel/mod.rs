@@ -13,6 +13,7 @@
 
 pub(crate) mod bind;
 pub mod call;
+pub(crate) mod equivalents;
 pub(crate) mod feed;
 pub mod footprint;
 pub(crate) mod in_flight;
@@ -25,3 +26,4 @@ pub(crate) mod skip;
 pub(crate) mod slice;
 pub mod submission;
 pub mod texts;
+pub mod user_ids;

@@ -10,6 +10,7 @@ pub(crate) fn changes_names(r: &Rec) -> bool {
         || r.call.symlinks()
         || matches!(r.call, Call::Mkdir | Call::Mkdirat | Call::Mknod | Call::Mknodat)
         || matches!(r.call, Call::Unlink | Call::Unlinkat | Call::Rmdir)
+        || r.call.concerns_all_below()
 }
 
 /// Changes mode, owner, extended attributes or flags of a file, or tried to.

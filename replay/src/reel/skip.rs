@@ -65,6 +65,8 @@ pub enum Skip {
     NameSpace,
     /// Names users of a user namespace that the replay does not create.
     MappedUser,
+    /// A snapshot of a subvolume of btrfs: the target's file system has none, or too many names were copied.
+    Snapshot,
     /// A result that no kernel gives: a directory moved into itself.
     Impossible,
     /// Recorded after its thread's exit.
@@ -145,6 +147,7 @@ impl Skip {
             Self::OtherUser => "refused to a user who is not recorded",
             Self::NameSpace => "would make name spaces",
             Self::MappedUser => "users of another user name space",
+            Self::Snapshot => "snapshot that the target cannot have",
             Self::Impossible => "result that cannot be",
             Self::AfterExit => "after its thread's end",
             Self::Uring => "request to io_uring",

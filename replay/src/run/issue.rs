@@ -20,6 +20,7 @@ pub(crate) mod permitted;
 mod plain;
 mod requests;
 pub(crate) mod stamp;
+mod subvolumes;
 pub(crate) mod syscall;
 mod top;
 
@@ -31,9 +32,12 @@ use crate::{
     },
     model::operands::{BAD_FD, CWD},
     plan::{chunk::Chunk, program::Range},
-    reel::input::{NO_ID, NONE, Rec},
+    reel::{
+        equivalents::makes_subvolume,
+        input::{NO_ID, NONE, Rec},
+    },
     run::{
-        credentials::become_again,
+        credentials::{become_again, ready_for},
         space::{Space, most_bytes},
     },
 };
@@ -101,6 +105,7 @@ impl<'a> Issuer<'a> {
     /// Issues operation `rec` of this piece with the descriptors in these slots. Returns the result or -errno.
     pub fn issue(&mut self, chunk: &Chunk, rec: u32, slot_fd: i32, slot_fd2: i32, new: u32, list: Range) -> i64 {
         let r = &chunk.recs[rec as usize];
+        ready_for(r);
         stamp::begin(r.row);
         if slot_fd != CWD && r.call.takes_no_directory() {
             let dir = self.cells.fd(slot_fd);
@@ -115,6 +120,9 @@ impl<'a> Issuer<'a> {
         match r.call {
             c if c.reads() || c.writes() => self.transfer(a),
             Call::Open | Call::Openat | Call::Creat | Call::Openat2 => self.open(r, a.fd, a.path, new),
+            _ if makes_subvolume(r) => subvolumes::create(a, &self.cells.plain),
+            Call::SnapCreate => subvolumes::snapshot(a),
+            Call::SnapDestroy => subvolumes::destroy(a),
             Call::Close if slot_fd < 0 => call(libc::SYS_close, [a.fd, 0, 0, 0, 0, 0]),
             Call::Close => self.cells.close(slot_fd as u32),
             // The recorded range was invalid, so an invalid one is passed.

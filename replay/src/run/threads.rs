@@ -18,13 +18,14 @@ use rustix::{
 use crate::{
     ReplayError,
     base::clock::monotonic_ns,
-    base::ids::take_on,
+    base::ids::{inherit, limits, take_on},
     base::paths::seen_from,
     contents::{
         buffers::Source,
         data::Data,
         fill::Filler,
         read_checks::{Checks, DataCheck},
+        slice_contents::InitialData,
     },
     model::{credentials::Credentials, processes::clone},
     plan::program::{Plan, Root},
@@ -155,7 +156,8 @@ impl World {
         let checks = data.is_checked().then(|| {
             let files = plan.keys.files().iter();
             let left = |(file, key): (&i64, &u64)| Some((*file, plan.keys.written.left(*file, *prepared.get(key)?)));
-            Checks::new(files.filter_map(left))
+            let copied = plan.keys.copied.iter().map(|file| (*file, InitialData { data_bytes: 0, foreign: true }));
+            Checks::new(files.filter_map(left).chain(copied))
         });
         let threads = plan.tasks.len();
         let plan = Arc::new(plan);
@@ -274,6 +276,7 @@ impl World {
     pub fn take_warnings(&self) -> Vec<String> {
         let mut all = std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(self.cells.direct.told());
+        all.extend(self.cells.plain.told());
         all.extend(self.handover.told());
         if self.load.is_given_up() {
             all.push(
@@ -301,6 +304,7 @@ impl World {
         let shared = self.plan.tasks[task as usize].clone_flags & clone::FILES != 0;
         let group = parent.filter(|_| shared).cloned().unwrap_or_default();
         let is_root = parent.is_none();
+        let limits = limits();
         {
             let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             if *live >= self.most_threads {
@@ -315,6 +319,7 @@ impl World {
             *live += 1;
         }
         let made = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            inherit(limits);
             world.be_born(task, is_root);
             signal.store(1, SeqCst);
             // Waking fails only for an invalid address.

@@ -116,6 +116,7 @@ impl Replay {
             scale: config.scale,
             keep_keys: config.data.verify,
             shares_data: target.shares_data && maps.is_empty(),
+            subvolumes: target.mount.fstype == "btrfs" && maps.is_empty(),
             roots,
             privileged: privilege.root,
             set_ids: config.set_ids,

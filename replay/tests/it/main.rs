@@ -29,5 +29,6 @@ mod schedule;
 mod sizes;
 mod slices;
 mod streams;
+mod subvolumes;
 mod users;
 mod verdict;

@@ -184,3 +184,109 @@ fn rights_that_the_reel_does_not_tell_of_change_nothing() {
         assert_eq!((owner(dir.path(), "mapped"), owner(dir.path(), "made")), ((0, 0), (0, 0)));
     }
 }
+
+/// A row of a task in another user name space.
+fn mapped(d: &mut Draft, call: &str, given: [i64; 2], value: &str) {
+    let o = d.op(2, call, 0);
+    (o.aux, o.aux2, o.value) = (Some(given[0]), Some(given[1]), Some(value.into()));
+}
+
+fn chown_mapped(d: &mut Draft, name: &str, given: [i64; 2], ret: i64, value: &str) {
+    let o = d.on(2, "chown", name, ret);
+    (o.aux, o.aux2, o.value) = (Some(given[0]), Some(given[1]), Some(value.into()));
+}
+
+/// Root of the name space is user 100000. Ids from 0 on are those from 100000 on.
+fn in_a_user_name_space() -> Draft {
+    let mut d = draft();
+    let t = d.had("/w/theirs", "regular", 10);
+    (t.uid, t.gid, t.mode) = (Some(100_007), Some(100_007), Some(0o600));
+    d.fork(1, 2, 0x1000_0000);
+    mapped(&mut d, "setgid", [0, 0], "0,0,0,0,100000,100000,100000,100000,0x1ffffffffff");
+    let who = "100000,100000,100000,100000,100000,100000,100000,100000";
+    mapped(&mut d, "setuid", [0, 0], &format!("{who},0x1ffffffffff"));
+    d.exec(2);
+    let exec = d.execs.last_mut().unwrap();
+    (exec.uid, exec.gid, exec.capabilities) = (Some(100_000), Some(100_000), Some(0x1ff_ffff_ffff));
+    d
+}
+
+#[test]
+fn owners_set_in_a_user_name_space_are_those_of_the_initial_one() {
+    let mut d = in_a_user_name_space();
+    make(&mut d, 2, "made", 1);
+    make(&mut d, 2, "given", 2);
+    chown_mapped(&mut d, "given", [5, -1], 0, "100005,-1");
+    chown_mapped(&mut d, "given", [-1, 6], 0, "-1,100006");
+    // An id that the name space has no counterpart of.
+    chown_mapped(&mut d, "given", [70_000, 6], -i64::from(libc::EINVAL), "-1,100006");
+    // The rights of its root hold for files of its ids.
+    d.open(2, "theirs", libc::O_RDWR, 3, 3);
+    d.fd(2, "close", 3, 0);
+    d.on(2, "openat", "secret", -i64::from(libc::EACCES)).flags = Some(0);
+    chown_mapped(&mut d, "theirs", [0, 0], 0, "100000,100000");
+    d.on(2, "mkdir", "d", 0).mode = Some(0o755);
+    chown_mapped(&mut d, "d", [-1, 50], 0, "-1,100050");
+    d.on(2, "chmod", "d", 0).mode = Some(0o2755);
+    // A user of it has none.
+    mapped(&mut d, "setresuid", [9, 9], "100009,100009,100009,100009,100000,100000,100000,100000,0x0");
+    d.on(2, "mkdir", "d/no", -i64::from(libc::EACCES)).mode = Some(0o755);
+    d.on(2, "openat", "theirs", -i64::from(libc::EACCES)).flags = Some(0);
+    make(&mut d, 2, "of-nine", 5);
+    // Threads of the initial one are as before.
+    make(&mut d, 1, "outside", 6);
+    d.open(1, "secret", 0, 7, 3);
+    let (dir, report) = replay(d);
+    let verdict = &report.verdict;
+    if !is_root() {
+        return;
+    }
+    assert!(verdict.faithful, "{} {:#?}", verdict.sentence, verdict.results.differences);
+    assert_eq!(
+        report.summary.skipped.get("users of another user name space"),
+        Some(&1),
+        "{:?}",
+        report.summary.skipped
+    );
+    for (name, who) in [
+        ("made", (100_000, 100_000)),
+        ("given", (100_005, 100_006)),
+        ("theirs", (100_000, 100_000)),
+        ("d", (100_000, 100_050)),
+        ("of-nine", (100_009, 100_000)),
+        ("outside", (0, 0)),
+    ] {
+        assert_eq!(owner(dir.path(), name), who, "{name}");
+    }
+    assert_eq!(fs::metadata(dir.path().join("t/w/d")).unwrap().mode() & 0o7777, 0o2755);
+}
+
+#[test]
+fn ids_that_are_not_translated_are_left_out_and_named() {
+    let mut d = in_a_user_name_space();
+    make(&mut d, 2, "made", 1);
+    chown_mapped(&mut d, "made", [5, 5], 0, "-1,-1");
+    mapped(&mut d, "setuid", [5, 0], "7f3a");
+    make(&mut d, 2, "whose", 2);
+    let (dir, report) = replay(d);
+    assert_eq!(report.verdict.left_out.operations, 2, "{:?}", report.verdict.left_out);
+    assert_eq!(report.verdict.status, 16, "{}", report.verdict.sentence);
+    if is_root() {
+        assert_eq!(owner(dir.path(), "made"), (100_000, 100_000));
+    }
+}
+
+/// Root of the initial name space keeps set-ID bits when it writes, root of another one does not.
+#[test]
+fn a_write_in_a_user_name_space_takes_set_id_bits_away() {
+    let mut d = in_a_user_name_space();
+    d.create(2, "f", 1, 3);
+    d.fd(2, "fchmod", 3, 0).mode = Some(0o4755);
+    d.io(2, "pwrite64", 3, 0, 10, 10).file = Some(1);
+    d.fd(2, "close", 3, 0);
+    let (dir, report) = crate::reel::replay_as(d, |config| ioreel_replay::Config { set_ids: true, ..config });
+    if is_root() {
+        assert_eq!(report.verdict.status, 0, "{} {:#?}", report.verdict.sentence, report.verdict.tree);
+        assert_eq!(fs::metadata(dir.path().join("t/w/f")).unwrap().mode() & 0o7777, 0o755);
+    }
+}

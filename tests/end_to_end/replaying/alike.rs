@@ -35,6 +35,28 @@ pub(crate) struct Program {
     repeats: bool,
 }
 
+/// Writes a program that runs its arguments as root of a user name space with several ranges of ids, more than five for
+/// users.
+const RANGES: &str = r#"
+open('../ranges.py', 'w').write('''
+import ctypes, os, sys
+(r, w), (r2, w2) = os.pipe(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    assert ctypes.CDLL(None).unshare(0x10000000) == 0
+    os.write(w, b'x'); os.read(r2, 1)
+    os.setgid(0); os.setgroups([]); os.setuid(0)
+    os.execvp(sys.argv[1], sys.argv[1:])
+os.read(r, 1)
+users = [(5000, 900000, 1), (0, 100000, 33), (33, 510033, 7), (1000, 300000, 500), (3000, 400000, 1), (4000, 600000, 2), (1500, 310000, 9)]
+groups = [(0, 100000, 100), (1000, 700000, 100)]
+for name, ranges in (('uid', users), ('gid', groups)):
+    open(f'/proc/{pid}/{name}_map', 'w').write(chr(10).join('%d %d %d' % r for r in ranges) + chr(10))
+os.write(w2, b'x')
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+''')
+"#;
+
 pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "odd_files_of_tar",
@@ -109,6 +131,35 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "user_name_space",
         before: "",
         script: "chown 1000:1000 .; setpriv --reuid 1000 --regid 1000 --clear-groups unshare -Ur sh -c 'echo a >f; mkdir d; chown 0:0 f; cp -p f d/g'",
+        repeats: true,
+    },
+    Program {
+        name: "root_in_a_user_name_space",
+        before: "import os\nopen('others','w').write('x'); os.chmod('others',0o600); os.chown('others',7,7)\n",
+        script: "unshare -Ur sh -c 'echo a >f; chown 0 f; chmod 4755 f; echo b >>f; mkdir -m 2770 d; echo c >d/g; cat others; echo x >>others; \
+                 chown 5 f; chown 0 others; rm others; ln f d/h; mknod n c 1 3; touch -t 202001010000 d'; echo end >end",
+        repeats: true,
+    },
+    Program {
+        name: "archive_in_a_user_name_space",
+        before: RANGES,
+        script: "chown 100000:100000 .; python3 ../ranges.py sh -c 'tar xpf ../odd.tar --exclude odd/null; chown 1234:40 odd/f0; chown -R :1010 odd/sticky; \
+                 chmod 2775 odd/sticky; mkdir odd/sticky/sub; echo x >odd/sticky/sub/f; chown -h 3000 odd/soft; chown 5000 odd/f5; rm -r odd/gone; echo t >>odd/f4'",
+        repeats: true,
+    },
+    Program {
+        name: "users_in_a_user_name_space",
+        before: RANGES,
+        script: "chown 100000:100000 .; chmod 777 .; python3 ../ranges.py sh -c 'echo r >roots; chmod 600 roots; chown 1001:1002 roots; cat roots >copy; \
+                 setpriv --reuid 1001 --regid 1010 --clear-groups sh -c \"cat roots; echo u >users; chown 0 users; mkdir d; echo v >d/e; cat copy\"; \
+                 setpriv --reuid 7 --regid 8 --groups 1010,9 sh -c \"echo w >d/no; cat roots; echo x >x; chgrp 1010 x; chgrp 1011 x\"; rm d/e; echo y >d/mine; \
+                 unshare -Ur sh -c \"echo z >deeper; chown 0:0 deeper; chown 1 deeper\"'",
+        repeats: true,
+    },
+    Program {
+        name: "lists_in_a_user_name_space",
+        before: RANGES,
+        script: "chown 100000:100000 .; python3 ../ranges.py tar --acls --xattrs -xpf ../odd.tar --exclude odd/null; ls -l odd",
         repeats: false,
     },
     Program {

@@ -8,6 +8,7 @@ pub(crate) mod handed;
 pub(crate) mod layout;
 pub(crate) mod replays;
 pub(crate) mod slices;
+pub(crate) mod subvolumes;
 pub(crate) mod users;
 pub(crate) mod written;
 
@@ -59,5 +60,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         cached::as_it_was
         written::compresses_as_it_did
         slices::parts_of_a_program
+        subvolumes::come_back_on_btrfs_and_are_named_elsewhere
+        subvolumes::are_directories_elsewhere
     }
 }

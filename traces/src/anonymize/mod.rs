@@ -240,6 +240,8 @@ impl Anonymizer {
             }
             // An access control list contains only numbers; other values may contain names.
             Holds::Value if acl && is_access_list(&text::to_bytes(value)) => value.clone(),
+            // Ids, which are numbers.
+            Holds::Value if call.as_deref().is_some_and(words::names_users) => value.clone(),
             Holds::Value => self.other(value),
             Holds::Path => self.path(value),
             Holds::Comm => self.comm(value),

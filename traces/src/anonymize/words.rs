@@ -61,6 +61,28 @@ pub(super) const XATTRS: &[&str] =
 /// Attributes of that list that contain an access control list.
 pub(super) const ACLS: &[&str] = &["system.posix_acl_access", "system.posix_acl_default"];
 
+/// Calls whose column `value` has ids of users and groups.
+const CALLS_ON_USERS: &[&str] = &[
+    "chown",
+    "lchown",
+    "fchown",
+    "fchownat",
+    "setuid",
+    "setgid",
+    "setreuid",
+    "setregid",
+    "setresuid",
+    "setresgid",
+    "setfsuid",
+    "setfsgid",
+    "setgroups",
+];
+
+/// Whether column `value` of this call has ids of users and groups.
+pub(super) fn names_users(call: &str) -> bool {
+    CALLS_ON_USERS.contains(&call)
+}
+
 /// Mount options whose value is a path. The value is mapped, the name stays.
 const PLACE_OPTIONS: &[&str] = &["lowerdir", "lowerdir+", "source", "upperdir", "workdir"];
 

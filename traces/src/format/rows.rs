@@ -283,7 +283,7 @@ table! {
         /// Exit code as encoded by wait(2).
         exit_code: Option<i32> as Dict,
         /// What it shares with its parent: `CLONE_VM` 0x100, `CLONE_FS` 0x200, `CLONE_FILES` 0x400, `CLONE_THREAD`
-        /// 0x10000.
+        /// 0x10000. `CLONE_NEWUSER` 0x10000000: it began in a user name space of its own.
         clone_flags: i64 as Dict,
         /// Name when last seen.
         comm: Text as Dict,
@@ -299,6 +299,9 @@ table! {
         uid: Option<i32> as Dict,
         /// Effective group id at its start, likewise.
         gid: Option<i32> as Dict,
+        /// Effective capabilities at its start, likewise, if it was in another user name space than the initial one:
+        /// bits as in linux/capability.h. They hold for the ids of that name space.
+        capabilities: Option<i64> as Dict,
         /// When it was moved out of the recorded control group.
         left_ns: Option<i64> as Delta,
     }
@@ -357,6 +360,9 @@ table! {
         uid: Option<i32> as Dict,
         /// Effective group id, likewise.
         gid: Option<i32> as Dict,
+        /// Effective capabilities of the new program, if it is in another user name space than the initial one: bits as
+        /// in linux/capability.h. They hold for the ids of that name space.
+        capabilities: Option<i64> as Dict,
     }
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn good() -> Draft {
             comm: "cat".into(),
             uid: Some(4),
             gid: Some(5),
+            capabilities: None,
         }],
         files: vec![file(0)],
         fds: vec![Fd { task_id: 1, fd: 0, ofd: 1, file: Some(0), ..Fd::default() }],

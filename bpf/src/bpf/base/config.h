@@ -32,17 +32,21 @@ enum call_kind {
 	CALL_FD = 3, /* the result is a descriptor of an open file description that may be known already */
 	CALL_MMAP = 4, /* recorded only for files */
 	CALL_VMA = 5, /* on an address: recorded only if a file is mapped there */
+	/* Kinds that name users, whose ids the probes translate in user name spaces: ops/kernel_ids.bpf.h. */
+	CALL_OWNER = 6, /* arguments `user` and `user2` are user and group, of 16 bits if in_words is 2 */
+	CALL_IDS = 7, /* changes ids of its thread */
+	CALL_GROUPS = 8, /* sets the supplementary groups of its thread */
 	/* Kinds for which the probes do more than the table says: ops/special_calls.bpf.h. */
-	CALL_FCNTL = 6, /* commands that make descriptors or concern files */
-	CALL_IOCTL = 7, /* only on files, directories and block devices */
-	CALL_MSG = 8, /* only if it carries descriptors; for the mmsg calls, user2 = 2 and argument 3 is the count */
-	CALL_AIO_SUBMIT = 9,
-	CALL_AIO_GET = 10,
-	CALL_XATTRAT = 11, /* the value is behind a struct xattr_args */
-	CALL_HANDLE = 12, /* a struct file_handle, which contains its own length */
-	CALL_HANDLE_OPEN = 13, /* likewise; the result is a new open file description */
-	CALL_BIND = 15, /* only to a path, which is in a struct sockaddr_un in argument 2 */
-	CALL_UNMAPPED = 14, /* only by the 32-bit entry: only counted */
+	CALL_FCNTL = 9, /* commands that make descriptors or concern files */
+	CALL_IOCTL = 10, /* only on files, directories and block devices */
+	CALL_MSG = 11, /* only if it carries descriptors; for the mmsg calls, user2 = 2 and argument 3 is the count */
+	CALL_AIO_SUBMIT = 12,
+	CALL_AIO_GET = 13,
+	CALL_XATTRAT = 14, /* the value is behind a struct xattr_args */
+	CALL_HANDLE = 15, /* a struct file_handle, which contains its own length */
+	CALL_HANDLE_OPEN = 16, /* likewise; the result is a new open file description */
+	CALL_UNMAPPED = 17, /* only by the 32-bit entry: only counted */
+	CALL_BIND = 18, /* only to a path, which is in a struct sockaddr_un in argument 2 */
 	CALL_URING = 32, /* io_uring_enter, io_uring_register; pos_before is the address of the ring */
 	CALL_URING_SETUP = 33, /* likewise, for the new ring */
 };
@@ -85,7 +89,7 @@ struct call_desc {
 	__u8 data; /* writes the memory at argument 2, or with USER_IOVEC the vector there */
 	__u8 context; /* user space needs it to follow descriptors or directories */
 	/* Derived from the fields above to save the probes several checks. The lock commands of fcntl have both. */
-	__u8 memory; /* needs a function of ops/special_calls.bpf.h */
+	__u8 memory; /* needs a function of ops/special_calls.bpf.h; 2: only in a user name space */
 	__u8 tail; /* its record has a tail */
 };
 

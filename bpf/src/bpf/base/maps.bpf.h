@@ -73,6 +73,7 @@ struct wire_types {
 	struct rec_file file;
 	struct rec_task task;
 	struct rec_exec exec;
+	struct kernel_ids kernel_ids;
 	struct rec_fd fd;
 	struct rec_bio bio;
 	struct rec_rq rq;

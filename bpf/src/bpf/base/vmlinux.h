@@ -206,9 +206,29 @@ typedef struct {
 	u64 val;
 } kernel_cap_t;
 
+struct uid_gid_extent {
+	u32 first;
+	u32 lower_first;
+	u32 count;
+};
+
+/* Members of nested unions, which differ between kernels. */
+struct uid_gid_map {
+	u32 nr_extents;
+	struct uid_gid_extent extent[5];
+	struct uid_gid_extent *forward;
+};
+
 struct user_namespace {
+	struct uid_gid_map uid_map;
+	struct uid_gid_map gid_map;
 	int level;
 	kuid_t owner;
+};
+
+struct group_info {
+	int ngroups;
+	kgid_t gid[];
 };
 
 struct cred {
@@ -218,8 +238,12 @@ struct cred {
 	kgid_t sgid;
 	kuid_t euid;
 	kgid_t egid;
+	kuid_t fsuid;
+	kgid_t fsgid;
 	kernel_cap_t cap_permitted;
+	kernel_cap_t cap_effective;
 	struct user_namespace *user_ns;
+	struct group_info *group_info;
 };
 
 struct fs_struct {

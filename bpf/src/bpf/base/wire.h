@@ -172,6 +172,19 @@ struct rec_content {
 	__u32 last; /* 1: the last part; only this record is numbered */
 };
 
+/* Output of a call of kind CALL_IDS in a user name space: ids of its thread after it, as the initial one has them. */
+struct kernel_ids {
+	__u64 capabilities; /* effective, in its user name space */
+	__u32 uid;
+	__u32 euid;
+	__u32 suid;
+	__u32 fsuid;
+	__u32 gid;
+	__u32 egid;
+	__u32 sgid;
+	__u32 fsgid;
+};
+
 /* A descriptor received by recvmsg or recvmmsg. */
 struct rec_passed {
 	struct rec_hdr hdr;
@@ -234,7 +247,7 @@ struct rec_task {
 	__u32 parent; /* 0: adopted; or WIRE_KERNEL_TASK */
 	__u32 pid;
 	__u32 tid;
-	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD as observed, not as requested */
+	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD, NEWUSER as observed, not as requested */
 	__u64 cgroup;
 	__s32 exit_code;
 	__u32 listed; /* 1: from an iterator, without a sequence number */
@@ -248,12 +261,15 @@ struct rec_place {
 	__u64 fs;
 	__u64 mm;
 	__u64 cgroup;
+	__u64 capabilities; /* effective, in its user name space */
 	__u32 task_id;
 	__u32 umask;
 	__u32 uid; /* effective */
 	__u32 gid;
 	__u32 cwd_bytes;
 	__u32 root_bytes;
+	__u32 in_user_ns; /* 1: in another user name space than the initial one */
+	__u32 pad;
 };
 
 /* A file mapping of an adopted process. */
@@ -279,7 +295,8 @@ struct rec_exec {
 	__u32 tid; /* an exec by another thread takes over the leader's tid */
 	__u32 uid; /* effective; the program may have changed it (set-user-ID) */
 	__u32 gid;
-	__u32 pad;
+	__u32 in_user_ns; /* 1: in another user name space than the initial one */
+	__u64 capabilities; /* effective, in its user name space */
 	char comm[WIRE_COMM_BYTES];
 };
 

@@ -80,6 +80,8 @@ __noinline int exit_special(struct task_state *st)
 	memory_of(&st->op, d, &m);
 	if ((m.name && !st->tail.name_bytes) || (m.in && !st->tail.in_bytes))
 		read_given(st, lo, &m);
+	if (names_users(d) && in_user_ns())
+		read_kernel_ids(st, lo, d);
 	if (m.out && st->op.ret >= 0)
 		read_gotten(st, lo, &m);
 	return 0;

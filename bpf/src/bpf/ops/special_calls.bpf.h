@@ -14,6 +14,7 @@
 #include "files/identity.bpf.h"
 #include "ops/long_ops.bpf.h"
 #include "ops/call_table.bpf.h"
+#include "ops/kernel_ids.bpf.h"
 
 #define F_DUPFD 0
 #define F_GETFD 1
@@ -241,6 +242,8 @@ static __always_inline bool has_memory(const struct rec_op *op, const struct cal
 {
 	if (d->kind == CALL_FCNTL)
 		return is_lock(op->args[1]);
+	if (unlikely(d->memory == MEMORY_IN_USER_NS))
+		return in_user_ns();
 	return d->memory;
 }
 

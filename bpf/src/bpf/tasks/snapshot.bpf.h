@@ -122,6 +122,8 @@ int places(struct bpf_iter__task *ctx)
 	rec.umask = fs->umask;
 	rec.uid = task->cred->euid.val;
 	rec.gid = task->cred->egid.val;
+	rec.in_user_ns = BPF_CORE_READ(task, cred, user_ns, level) > 0;
+	BPF_CORE_READ_INTO(&rec.capabilities, task, cred, cap_effective);
 	cwd_bytes = walk_path(cwd, fs->pwd.mnt, fs->pwd.dentry, &cut);
 	root_bytes = walk_path(root, fs->root.mnt, fs->root.dentry, &cut);
 	rec.cwd_bytes = cwd_bytes;

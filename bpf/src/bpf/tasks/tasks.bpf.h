@@ -19,6 +19,7 @@
 #define CLONE_FS 0x00000200
 #define CLONE_FILES 0x00000400
 #define CLONE_THREAD 0x00010000
+#define CLONE_NEWUSER 0x10000000
 
 /* Maximum depth of a cgroup; in practice the kernel's own limit is far lower. */
 #define MAX_CGROUP_DEPTH 128
@@ -290,6 +291,8 @@ static __always_inline int tell_fork(struct task_struct *parent, struct task_str
 	fill_task(&rec, child, id);
 	rec.parent = from;
 	rec.clone_flags = shared_with(child, parent);
+	if (child->cred->user_ns != parent->cred->user_ns)
+		rec.clone_flags |= CLONE_NEWUSER;
 	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
 	return 0;
@@ -405,6 +408,8 @@ static __always_inline int tell_exec(struct task_struct *task, struct linux_binp
 	s->rec.tid = task->pid;
 	s->rec.uid = BPF_CORE_READ(task, cred, euid.val);
 	s->rec.gid = BPF_CORE_READ(task, cred, egid.val);
+	s->rec.in_user_ns = BPF_CORE_READ(task, cred, user_ns, level) > 0;
+	BPF_CORE_READ_INTO(&s->rec.capabilities, task, cred, cap_effective);
 	s->rec.path_bytes = n > 0 && n <= WIRE_PATH_BYTES ? n - 1 : 0;
 	BPF_CORE_READ_STR_INTO(&s->rec.comm, task, comm);
 	len = sizeof(s->rec) + (s->rec.path_bytes & (WIRE_PATH_BYTES - 1));

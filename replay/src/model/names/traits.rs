@@ -46,6 +46,10 @@ pub struct InodeAttributes {
     pub device: Option<Device>,
     /// Length of a regular file that nothing opened: as truncate(2) or mknod(2) set it. `NO_ID`: unknown.
     pub len_bytes: Option<i64>,
+    /// A subvolume of btrfs.
+    pub subvolume: bool,
+    /// Its data is that of another file of the workload: a snapshot copied it.
+    pub content_copied: bool,
     /// Index of its extended attributes.
     attributes: Option<u32>,
 }
@@ -116,6 +120,14 @@ impl InodeAttributeSets {
         self.changed(number, |t| t.attributes = Some(index))
     }
 
+    /// The index of an equal value that shares no extended attributes with it.
+    fn copied(&mut self, number: u32) -> u32 {
+        let Some(attributes) = self.attributes(number).cloned() else { return number };
+        let fresh = self.attributes.len() as u32;
+        self.attributes.push(attributes);
+        self.changed(number, |t| t.attributes = Some(fresh))
+    }
+
     fn attributes(&self, number: u32) -> Option<&ChangedAttributes> {
         self.attributes.get(self.get(number).attributes? as usize)
     }
@@ -128,6 +140,12 @@ impl Names {
             return n.traits;
         }
         self.traits.shared.get(&n.inode).copied().unwrap_or(NO_ATTRIBUTES)
+    }
+
+    /// What a copy of the file at `node` has.
+    pub(super) fn traits_of_copy(&mut self, node: NodeId) -> u32 {
+        let number = self.traits_of(node);
+        self.traits.copied(number)
     }
 
     /// A file with one name gets a second one.

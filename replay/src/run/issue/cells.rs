@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::Relaxed},
 };
 
-use super::{direct_counts::DirectCounts, stamp::without_call, syscall::call};
+use super::{direct_counts::DirectCounts, stamp::without_call, subvolumes::PlainDirectories, syscall::call};
 use crate::{
     model::operands::{BAD_FD, TOP},
     plan::program::Plan,
@@ -27,6 +27,8 @@ pub struct Cells {
     pub(super) map_is_private: Box<[AtomicBool]>,
     /// Counts of direct I/O that the target refused.
     pub direct: DirectCounts,
+    /// Count of subvolumes that the target cannot have.
+    pub plain: PlainDirectories,
     /// Descriptor of the target's root, the same number in every table. -1 if no operation starts there.
     pub(super) top: AtomicI32,
 }
@@ -41,6 +43,7 @@ impl Cells {
             map_uses: (0..plan.map_slots).map(|_| RwLock::new(())).collect(),
             map_is_private: (0..plan.map_slots).map(|_| AtomicBool::new(false)).collect(),
             direct: DirectCounts::default(),
+            plain: PlainDirectories::default(),
             top: AtomicI32::new(BAD_FD),
         }
     }

@@ -4,6 +4,8 @@
 use ioreel_traces::confine::{Argument, Permit};
 use libc::c_long;
 
+use crate::base::subvolumes::{SNAP_CREATE, SNAP_DESTROY, SUBVOL_CREATE};
+
 use super::{
     attributes::{
         FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, SYS_FILE_GETATTR, SYS_FILE_SETATTR,
@@ -116,6 +118,7 @@ const OF_USERS: &[c_long] = &[
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
     libc::SYS_setgroups,
+    libc::SYS_capget,
     libc::SYS_capset,
 ];
 
@@ -168,7 +171,7 @@ const OF_THREADS: &[c_long] = &[
 ];
 
 /// Requests of ioctl. `FIOCLEX` and `FIONCLEX` are the last two.
-const IOCTLS: [i64; 16] = [
+const IOCTLS: [i64; 19] = [
     FICLONE,
     FICLONERANGE,
     FIDEDUPERANGE,
@@ -183,6 +186,9 @@ const IOCTLS: [i64; 16] = [
     FS_IOC_SETVERSION,
     FS_IOC_GETFSLABEL,
     FS_IOC_FIEMAP,
+    SUBVOL_CREATE,
+    SNAP_CREATE,
+    SNAP_DESTROY,
     0x5451,
     0x5450,
 ];

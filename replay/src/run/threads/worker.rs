@@ -12,7 +12,7 @@ use crate::{
     base::clock::{monotonic_ns, not_before},
     base::ids::take_on,
     plan::{chunk::Chunk, dependencies::Stamp, program::Act},
-    run::credentials::of_list,
+    run::credentials::{of_list, ready_for},
     run::issue::syscall::call,
     run::{
         engine::{Called, Engine, Outcome, Reaped},
@@ -91,6 +91,7 @@ impl Engine for Worker<'_> {
             && !self.world.skip_calls
         {
             let epoch_ns = self.world.epoch_ns();
+            ready_for(&chunk.recs[rec as usize]);
             self.rings.submit(chunk, rec, (fd, fd2), (due_ns, free_ns), || monotonic_ns() - epoch_ns);
         }
     }

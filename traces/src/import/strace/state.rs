@@ -449,7 +449,15 @@ impl<'a> State<'a> {
         }
         let exec_ns = self.since_start(at_ns.saturating_add(end.dur_ns.unwrap_or(0)));
         self.told.last_ns = self.told.last_ns.max(exec_ns);
-        Ok(self.execs.push(Exec { exec_ns, task_id, path: self.words.get(&path), comm, uid: None, gid: None })?)
+        Ok(self.execs.push(Exec {
+            exec_ns,
+            task_id,
+            path: self.words.get(&path),
+            comm,
+            uid: None,
+            gid: None,
+            capabilities: None,
+        })?)
     }
 }
 
