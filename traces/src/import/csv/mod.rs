@@ -1,23 +1,28 @@
-//! Imports requests or operations from CSV. The caller or the first line names the columns.
+//! Imports requests or operations from CSV. The caller, the first line or a preset names the columns.
 
 mod fields;
+mod judge;
+mod maker;
+mod presets;
+mod values;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::Path,
-};
+use std::path::{Path, PathBuf};
 
-use super::{ImportError, Result, lines::Lines, made, paths::Paths};
-use crate::{
-    Manifest, ReelWriter, TableWriter, Text,
-    format::{
-        manifest::{Device, Span},
-        rows::{Block, Op, Task},
-        text,
-    },
-    host::dev_t,
+use super::{
+    ImportError, Result,
+    damage::Damage,
+    input::{self, Source},
+    lines::Lines,
+    made,
 };
-use fields::{Field, Values, split};
+use crate::{Manifest, format::manifest::Span};
+use judge::Judge;
+use maker::Maker;
+use presets::Layout;
+pub use presets::Preset;
+pub use values::Separator;
+pub(super) use values::scaled;
+use values::{Extra, Values, Words};
 
 /// What each line describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,57 +33,101 @@ pub enum Rows {
     Ops,
 }
 
+/// What happens to lines that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipBad {
+    /// The first one ends the import.
+    Never,
+    /// They are counted. The import ends beyond this number; without one, if they are more than 1000 and more than half
+    /// of all lines.
+    UpTo(Option<i64>),
+}
+
 /// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What each line describes.
     pub rows: Rows,
+    /// The data set. It defines `rows`, `columns` and `separator`.
+    pub preset: Option<Preset>,
     /// Column names; `-` skips a column. If empty, the first line contains the names.
     pub columns: Vec<String>,
     /// Field separator.
-    pub separator: u8,
-    /// Lines to skip at the start, for example a header line if `columns` are given.
+    pub separator: Separator,
+    /// Lines to skip at the start of each file.
     pub skip: i64,
+    /// The operation of every line that names none.
+    pub op: Option<String>,
+    /// Meaning of words in the operation column, before the usual ones.
+    pub op_map: Vec<(String, String)>,
+    /// Lines that cannot be read.
+    pub skip_bad: SkipBad,
 }
 
-/// Imports the CSV file `input` as the reel `out`. `docs/import-export.md` lists the column names. Time 0 is the
-/// earliest time in the file.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rows: Rows::Block,
+            preset: None,
+            columns: Vec::new(),
+            separator: Separator::Byte(b','),
+            skip: 0,
+            op: None,
+            op_map: Vec::new(),
+            skip_bad: SkipBad::Never,
+        }
+    }
+}
+
+/// Imports CSV files as the reel `out`. `docs/import-export.md` lists the column names. Time 0 is the earliest time in the
+/// files.
 ///
 /// # Errors
-/// If a column name is unknown, a required column is missing, or a line is invalid (with its number); if the input
-/// cannot be read or the reel cannot be written.
-pub fn import(input: &Path, out: &Path, options: &Options) -> Result<Manifest> {
-    let (mut lines, columns) = begin(input, options)?;
+/// If a column name is unknown, a required column is missing, or a line is invalid (with its number) and bad lines are not
+/// skipped; if an input cannot be read or the reel cannot be written.
+pub fn import(inputs: &[PathBuf], out: &Path, options: &Options) -> Result<Manifest> {
+    options.complete(inputs)?;
+    from(&input::open(inputs, &input::scratch(out))?, inputs, out, options)
+}
+
+/// [`import`] of open inputs.
+pub(super) fn from(sources: &[Source], inputs: &[PathBuf], out: &Path, options: &Options) -> Result<Manifest> {
+    let options = &options.complete(inputs)?;
     let mut base_ns: Option<i128> = None;
-    let mut values = Values::default();
-    while let Some(line) = lines.next()? {
-        if line.is_empty() {
-            continue;
+    let mut table = Table::new(sources, options);
+    let mut judge = Judge::new(options);
+    while table.next()? {
+        match judge.check(&table.values, &table.layout.ops) {
+            Ok(()) => {
+                table.damage.good += 1;
+                base_ns = base_ns.into_iter().chain(table.values.earliest()).min();
+            }
+            Err(why) => table.bad(&why)?,
         }
-        if let Err(why) = values.read(line, &columns, options.separator) {
-            return Err(lines.wrong(why));
-        }
-        base_ns = base_ns.into_iter().chain(values.earliest()).min();
     }
     let base_ns = base_ns.unwrap_or(0);
-    let (mut lines, columns) = begin(input, options)?;
-    made::reel(out, made::manifest("csv", &[input.to_path_buf()]), |writer, manifest| {
-        let mut maker = Maker::new(writer, base_ns);
-        while let Some(line) = lines.next()? {
-            if line.is_empty() {
-                continue;
-            }
-            let made = values.read(line, &columns, options.separator).and_then(|()| match options.rows {
-                Rows::Block => maker.block(&values),
-                Rows::Ops => maker.op(&values),
-            });
-            match made {
-                Ok(row) => maker.push(row)?,
-                Err(why) => return Err(lines.wrong(why)),
+    let format = options.preset.map_or("csv", Preset::name);
+    made::reel(out, made::manifest(format, inputs), |writer, manifest| {
+        let mut maker = Maker::new(writer, base_ns, options);
+        let mut table = Table::new(sources, options);
+        while table.next()? {
+            match maker.row(&table.values, &table.layout.ops) {
+                Ok(row) => {
+                    table.damage.good += 1;
+                    maker.push(row)?;
+                }
+                Err(why) => table.bad(&why)?,
             }
         }
-        let table = if options.rows == Rows::Block { "block" } else { "ops" };
-        manifest.ledger.insert(table.into(), made::all_written(maker.count));
+        if options.preset.is_some() || options.skip_bad != SkipBad::Never {
+            table.damage.check(&table.lines, "name a file with one request per line, and its --preset or --columns")?;
+        }
+        table.damage.describe(&table.lines, manifest);
+        let name = if options.rows == Rows::Block { "block" } else { "ops" };
+        manifest.ledger.insert(name.into(), made::all_written(maker.count));
+        if maker.bios > 0 {
+            manifest.ledger.insert("bio".into(), made::all_written(maker.bios));
+        }
         manifest.span = Span { elapsed_ns: maker.last_ns, ..Span::default() };
         manifest.devices = maker.devices();
         if let Some(import) = &mut manifest.import {
@@ -88,192 +137,173 @@ pub fn import(input: &Path, out: &Path, options: &Options) -> Result<Manifest> {
     })
 }
 
-/// Opens the file at its first row.
-fn begin(input: &Path, options: &Options) -> Result<(Lines, Vec<Option<Field>>)> {
-    let mut lines = Lines::open(input)?;
-    for _ in 0..options.skip {
-        lines.next()?;
+/// What a CSV file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A public data set.
+    Preset(Preset),
+    /// Its first line names the columns.
+    Named(Rows),
+}
+
+/// What a file with these first bytes is. `None` if it is no CSV that needs no further options.
+pub(super) fn looks_like(head: &[u8]) -> Option<Found> {
+    // The last line may be cut.
+    let whole = &head[..head.iter().rposition(|b| *b == b'\n').map_or(head.len(), |n| n + 1)];
+    let mut lines: Vec<&[u8]> =
+        whole.split(|b| *b == b'\n').take(100).map(|l| without_mark(l).trim_ascii_end()).collect();
+    lines.retain(|l| !l.is_empty());
+    let first = lines.first()?;
+    for preset in Preset::ALL {
+        let options = Options { preset: Some(preset), ..Options::default() };
+        let Ok((layout, _)) = options.layout(first) else { continue };
+        let (mut values, mut words, mut judge) = (Values::default(), Words::default(), Judge::new(&options));
+        let mut fits = |line: &&&[u8]| {
+            let Layout { columns, separator, extra, ops } = &layout;
+            values.read(line, &mut words, columns, *separator, *extra).is_ok() && judge.check(&values, ops).is_ok()
+        };
+        let good = lines.iter().filter(|l| fits(l)).count();
+        if good > 0 && good * 2 >= lines.len() {
+            return Some(Found::Preset(preset));
+        }
     }
-    let named: Vec<String> = if options.columns.is_empty() {
-        let head = lines.next()?.unwrap_or_default();
-        split(head, options.separator)
-            .map_err(|e| ImportError::input(input, e))?
-            .into_iter()
-            .map(|w| String::from_utf8_lossy(&w).trim().to_owned())
-            .collect()
-    } else {
-        options.columns.clone()
-    };
-    let columns = fields::columns(&named, options.rows).map_err(|e| ImportError::input(input, e))?;
-    Ok((lines, columns))
+    let named = |rows| Options { rows, ..Options::default() }.layout(first).is_ok();
+    [Rows::Block, Rows::Ops].into_iter().find(|rows| named(*rows)).map(Found::Named)
 }
 
-enum Row {
-    Block(Block),
-    Op(Box<Op>),
+impl Options {
+    /// These options with those of the preset. Names the problem if they contradict each other.
+    fn complete(&self, inputs: &[PathBuf]) -> Result<Self> {
+        let mut all = self.clone();
+        let input = inputs.first().cloned().unwrap_or_default();
+        if let Some(preset) = self.preset {
+            if self.rows != Rows::Block || !self.columns.is_empty() {
+                let why = format!("preset {} already names the table and its columns; leave them out", preset.name());
+                return Err(ImportError::input(input, why));
+            }
+            if self.skip_bad == SkipBad::Never {
+                all.skip_bad = SkipBad::UpTo(None);
+            }
+        }
+        if self.rows == Rows::Block {
+            for word in self.op.iter().chain(self.op_map.iter().map(|(_, to)| to)) {
+                if fields::request(word.as_bytes()).is_none() {
+                    return Err(ImportError::input(input, fields::unknown_request(word.as_bytes())));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// How a file with this first line is read, and whether that line names the columns.
+    fn layout(&self, first: &[u8]) -> Result<(Layout, bool), String> {
+        if let Some(preset) = self.preset {
+            return Ok((preset.layout(first)?, false));
+        }
+        let mut words = Words::default();
+        let named = if self.columns.is_empty() {
+            words.split(first, self.separator)?;
+            let name = |i| String::from_utf8_lossy(words.get(first, i)).trim().to_owned();
+            (0..words.len()).map(name).collect()
+        } else {
+            self.columns.clone()
+        };
+        let columns = fields::columns(&named, self.rows, self.op.is_some())?;
+        let extra = Extra { more: false, fewer: 0 };
+        let layout = Layout { columns, separator: self.separator, extra, ops: Vec::new() };
+        Ok((layout, self.columns.is_empty()))
+    }
 }
 
-struct Maker<'a> {
-    base_ns: i128,
-    block: &'a mut TableWriter<Block>,
-    ops: &'a mut TableWriter<Op>,
-    tasks: &'a mut TableWriter<Task>,
-    paths: Paths<'a>,
-    known: HashMap<(i64, i64), i64>,
-    new_task: Option<Task>,
-    new_path: Option<Vec<u8>>,
-    words: text::Interner,
-    /// Devices identified by name instead of number.
-    names: BTreeMap<Vec<u8>, i64>,
-    numbers: BTreeMap<i64, ()>,
-    count: i64,
-    last_ns: i64,
+/// The rows of all files.
+struct Table<'o> {
+    options: &'o Options,
+    lines: Lines,
+    layout: Layout,
+    words: Words,
+    values: Values,
+    damage: Damage,
+    /// Files begun so far.
+    files: usize,
 }
 
-impl<'a> Maker<'a> {
-    fn new(writer: &'a mut ReelWriter, base_ns: i128) -> Self {
+impl<'o> Table<'o> {
+    fn new(sources: &[Source], options: &'o Options) -> Self {
+        let limit = match options.skip_bad {
+            SkipBad::Never => Some(0),
+            SkipBad::UpTo(limit) => limit,
+        };
         Self {
-            base_ns,
-            block: &mut writer.block,
-            ops: &mut writer.ops,
-            tasks: &mut writer.tasks,
-            paths: Paths::new(&mut writer.files),
-            known: HashMap::new(),
-            new_task: None,
-            new_path: None,
-            words: text::Interner::new(1 << 14),
-            names: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            count: 0,
-            last_ns: 0,
+            options,
+            lines: Lines::of(sources),
+            layout: Layout {
+                columns: Vec::new(),
+                separator: options.separator,
+                extra: Extra { more: false, fewer: 0 },
+                ops: Vec::new(),
+            },
+            words: Words::default(),
+            values: Values::default(),
+            damage: Damage::up_to(limit),
+            files: 0,
         }
     }
 
-    fn at(&self, time: i128) -> Result<i64, String> {
-        i64::try_from(time - self.base_ns)
-            .map_err(|_| "time is more than 292 years after the first; check the unit of the time column".into())
-    }
-
-    /// The number of a device given as `8:0`, `8,0`, a number or a name.
-    fn dev(&mut self, word: &[u8]) -> Result<i64, String> {
-        let text = String::from_utf8_lossy(word);
-        let pair = text.split_once([':', ',']).and_then(|(a, b)| Some(dev_t(a.parse().ok()?, b.parse().ok()?)));
-        let number = pair.or_else(|| text.parse::<u32>().ok().map(i64::from));
-        if let Some(number) = number {
-            self.numbers.insert(number, ());
-            return Ok(number);
-        }
-        if word.is_empty() {
-            return Err("empty device; expected MAJOR:MINOR, a number or a name".into());
-        }
-        // Major 0 belongs to no disk.
-        let next = self.names.len() as i64 + 1;
-        Ok(*self.names.entry(word.to_vec()).or_insert(next))
-    }
-
-    fn devices(&self) -> Vec<Device> {
-        let named = self.names.iter().map(|(name, dev)| (*dev, text::from_bytes(name).to_string()));
-        let all = named.chain(self.numbers.keys().map(|dev| (*dev, String::new())));
-        all.map(|(dev, name)| Device { dev, name, ..Device::default() }).collect()
-    }
-
-    fn block(&mut self, v: &Values) -> Result<Row, String> {
-        let issue = v.time.ok_or("empty issue time; every request needs one")?;
-        let end = v.end.or(v.duration.map(|d| issue + d));
-        if end.is_some_and(|end| end < issue) {
-            return Err("request completes before it is issued; check the columns' order and units".into());
-        }
-        if v.queue.is_some_and(|queue| queue > issue) {
-            return Err("request is issued before it is queued; check the columns' order and units".into());
-        }
-        let op = v.op.as_deref().ok_or("empty op; expected read, write, discard, flush, …")?;
-        let op = fields::request(op).ok_or_else(|| fields::unknown_request(op))?;
-        let dev = match &v.dev {
-            Some(word) => self.dev(&word.clone())?,
-            None => 0,
-        };
-        let len_bytes = v.len.unwrap_or(0);
-        let sector = match v.offset {
-            Some(offset) if offset % 512 != 0 => return Err(format!("offset {offset} is not a multiple of 512 bytes")),
-            Some(offset) if len_bytes > 0 => offset / 512,
-            _ => -1,
-        };
-        Ok(Row::Block(Block {
-            rq_id: -1,
-            queue_ns: v.queue.map(|t| self.at(t)).transpose()?,
-            issue_ns: self.at(issue)?,
-            complete_ns: end.map(|t| self.at(t)).transpose()?,
-            dev,
-            sector,
-            len_bytes,
-            op: self.words.get(op.as_bytes()),
-            flags: 0,
-            cpu: v.cpu.unwrap_or(0) as i32,
-            error: v.error.unwrap_or(0) as i32,
-            ..Block::default()
-        }))
-    }
-
-    fn op(&mut self, v: &Values) -> Result<Row, String> {
-        let start = v.time.ok_or("empty start time; every operation needs one")?;
-        let dur = v.duration.or(v.end.map(|end| end - start)).unwrap_or(0);
-        let dur_ns = i64::try_from(dur)
-            .ok()
-            .filter(|d| *d >= 0)
-            .ok_or("operation ends before it starts; check the columns' order and units")?;
-        let op = v.op.as_deref().filter(|o| !o.is_empty()).ok_or("empty op; expected a system call")?;
-        let pid = v.pid.or(v.tid).unwrap_or(0);
-        let tid = v.tid.unwrap_or(pid);
-        let start_ns = self.at(start)?;
-        let next = self.known.len() as i64;
-        let task_id = *self.known.entry((pid, tid)).or_insert(next);
-        if task_id == next {
-            let comm = self.words.get(v.comm.as_deref().unwrap_or_default());
-            let (pid, tid) = (pid as i32, tid as i32);
-            self.new_task = Some(Task { task_id, pid, tid, start_ns: 0, comm, ..Task::default() });
-        }
-        self.new_path.clone_from(&v.path);
-        let moved =
-            matches!(op, b"read" | b"write" | b"pread64" | b"pwrite64" | b"readv" | b"writev" | b"preadv" | b"pwritev");
-        Ok(Row::Op(Box::new(Op {
-            op_id: -1,
-            start_ns,
-            dur_ns,
-            cpu: v.cpu.unwrap_or(0) as i32,
-            task_id,
-            pid: pid as i32,
-            tid: tid as i32,
-            op: self.words.get(op),
-            source: self.words.get(b"syscall"),
-            state: self.words.get(b"complete"),
-            fd: v.fd.map(|fd| fd as i32),
-            offset_bytes: v.offset,
-            len_bytes: v.len,
-            // Without a result column, every operation counts as successful.
-            ret: Some(v.ret.unwrap_or(if moved { v.len.unwrap_or(0) } else { 0 })),
-            ..Op::default()
-        })))
-    }
-
-    fn push(&mut self, row: Row) -> Result<()> {
-        self.count += 1;
-        match row {
-            Row::Block(row) => {
-                self.last_ns = self.last_ns.max(row.complete_ns.unwrap_or(row.issue_ns));
-                Ok(self.block.push(row)?)
+    /// Reads the next row into `values`. False at the end.
+    fn next(&mut self) -> Result<bool> {
+        loop {
+            if self.lines.next()?.is_none() {
+                // A file without a line has no columns either.
+                if self.files == 0 {
+                    self.options.layout(b"").map_err(|e| self.lines.error(e))?;
+                }
+                return Ok(false);
             }
-            Row::Op(mut op) => {
-                if let Some(task) = self.new_task.take() {
-                    self.tasks.push(task)?;
+            let first = std::mem::replace(&mut self.files, self.lines.files) != self.lines.files;
+            if first {
+                for _ in 0..self.options.skip {
+                    self.lines.next()?;
                 }
-                if let Some(path) = self.new_path.take().filter(|p| !p.is_empty()) {
-                    let regular: Text = self.words.get(b"regular");
-                    op.file = Some(self.paths.file(&path, &regular, op.start_ns)?);
-                    op.path = Some(self.words.get(&path));
+                let line = without_mark(self.lines.current());
+                let (layout, is_head) = self.options.layout(line).map_err(|e| self.lines.error(e))?;
+                self.layout = layout;
+                if is_head {
+                    continue;
                 }
-                self.last_ns = self.last_ns.max(op.start_ns.saturating_add(op.dur_ns));
-                Ok(self.ops.push(*op)?)
+            }
+            let line = without_mark(self.lines.current());
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let Layout { columns, separator, extra, .. } = &self.layout;
+            match self.values.read(line, &mut self.words, columns, *separator, *extra) {
+                Ok(()) => return Ok(true),
+                Err(_) if line.starts_with(b"#") || (first && self.is_head(line)) => {}
+                Err(why) => self.bad(&why)?,
             }
         }
     }
+
+    /// Whether a line that cannot be read has words in place of every number: a head line.
+    fn is_head(&self, line: &[u8]) -> bool {
+        let numbers = self.layout.columns.iter().enumerate().filter(|(_, column)| {
+            use fields::Field::{Duration, End, Len, Offset, Queue, Time};
+            matches!(column, Some(Time(_) | Queue(_) | End(_) | Duration(_) | Offset(_) | Len(_)))
+        });
+        self.words.len() > 1
+            && numbers.map(|(i, _)| self.words.get(line, i)).all(|w| w.iter().any(u8::is_ascii_alphabetic))
+    }
+
+    /// Handles a line that is no row: ends the import, or counts the line.
+    fn bad(&mut self, why: &str) -> Result<()> {
+        if self.options.skip_bad == SkipBad::Never {
+            return Err(self.lines.wrong(why));
+        }
+        self.damage.line(&self.lines, &format!("is not a row ({why})"), "check --preset or --columns")
+    }
+}
+
+/// A line without the mark that some programs write at the start of a file.
+fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line)
 }

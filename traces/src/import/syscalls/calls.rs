@@ -2,7 +2,7 @@
 
 /// Column of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arg {
+pub(in crate::import) enum Arg {
     /// Not stored.
     Skip,
     /// Descriptor, source descriptor.
@@ -102,6 +102,6 @@ const CALLS: &[(&str, &[Arg])] = &[
 ];
 
 /// The arguments of a file system call.
-pub(super) fn arguments(name: &[u8]) -> Option<(&'static str, &'static [Arg])> {
+pub(in crate::import) fn arguments(name: &[u8]) -> Option<(&'static str, &'static [Arg])> {
     CALLS.iter().find(|(n, _)| n.as_bytes() == name).map(|(n, a)| (*n, *a))
 }

@@ -138,7 +138,7 @@ const ERRNOS: [&str; 133] = [
 ];
 
 /// The number of an error name.
-pub(super) fn errno(name: &[u8]) -> Option<i64> {
+pub(in crate::import) fn errno(name: &[u8]) -> Option<i64> {
     let at = ERRNOS.iter().position(|n| !n.is_empty() && n.as_bytes() == name)?;
     Some(at as i64 + 1)
 }
@@ -234,7 +234,7 @@ const CLONE: [(&str, i64); 6] = [
 ];
 
 /// The value of a number, or of names joined by `|`. `None` if a name is unknown.
-pub(super) fn value(text: &[u8]) -> Option<i64> {
+pub(in crate::import) fn value(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     text.split('|').try_fold(0, |sum, word| {
         let named = FLAGS.iter().find(|(name, _)| *name == word).map(|(_, v)| *v);
@@ -247,7 +247,7 @@ pub(super) fn value(text: &[u8]) -> Option<i64> {
 }
 
 /// The flags of clone that select what is shared. Others are ignored.
-pub(super) fn clone_flags(args: &[u8]) -> i64 {
+pub(in crate::import) fn clone_flags(args: &[u8]) -> i64 {
     let words = args.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_'));
     words.filter_map(|w| CLONE.iter().find(|(name, _)| name.as_bytes() == w)).fold(0, |sum, (_, v)| sum | v)
 }

@@ -1,0 +1,263 @@
+//! What an import reads: files as they are or compressed, the members of tar archives, and standard input.
+//!
+//! Importers read their input twice, so everything here can be read again: files are opened again, and what can be read only
+//! once is first copied to an unnamed file beside the reel.
+
+mod decode;
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Seek, Write},
+    os::{fd::AsFd, unix::fs::FileExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{ImportError, Result};
+
+/// Name of standard input.
+pub(super) const STDIN: &str = "-";
+/// Number of bytes by which the format of a file is recognised.
+pub(super) const HEAD_BYTES: usize = 64 * 1024;
+/// Read buffer of an input.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A file, a member of an archive, or standard input. Reading it starts at its beginning each time.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// As messages name it: the path, with the member of an archive after a colon.
+    pub(super) name: PathBuf,
+    content: Content,
+}
+
+/// Where the bytes are, before decompression.
+#[derive(Clone, Debug)]
+enum Content {
+    Path(PathBuf),
+    /// A part of an open file.
+    Part {
+        file: Arc<File>,
+        from: u64,
+        len: u64,
+    },
+}
+
+/// Reads a part of a file that others may read too.
+struct Part {
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+}
+
+impl Read for Part {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let got = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += got as u64;
+        self.left -= got as u64;
+        Ok(got)
+    }
+}
+
+/// Bytes of an input, decompressed.
+pub(super) type Bytes = BufReader<Box<dyn Read + Send>>;
+
+impl Source {
+    /// This file, which may be compressed but is no archive.
+    pub(super) fn of(path: &Path) -> Self {
+        Self { name: path.into(), content: Content::Path(path.into()) }
+    }
+
+    /// The decompressed bytes, and whether they were compressed.
+    pub(super) fn open(&self) -> Result<(Bytes, bool)> {
+        let raw: Box<dyn Read + Send> = match &self.content {
+            Content::Path(path) => Box::new(File::open(path).map_err(ImportError::reading(&self.name))?),
+            Content::Part { file, from, len } => Box::new(Part { file: file.clone(), at: *from, left: *len }),
+        };
+        decode::decoded(raw, BUFFER_BYTES).map_err(ImportError::reading(&self.name))
+    }
+
+    /// The first bytes, at most `most`. Damaged compressed data ends early.
+    pub(super) fn head(&self, most: usize) -> Result<Vec<u8>> {
+        let (bytes, compressed) = self.open()?;
+        let mut out = Vec::new();
+        match bytes.take(most as u64).read_to_end(&mut out) {
+            Err(e) if !compressed => Err(ImportError::reading(&self.name)(e)),
+            _ => Ok(out),
+        }
+    }
+
+    /// The part of the name after the last `/`, without the suffix of a compression.
+    pub(super) fn file_name(&self) -> String {
+        let whole = self.name.to_string_lossy();
+        let name = whole.rsplit(['/', ':']).next().unwrap_or_default();
+        without_compression(name).to_owned()
+    }
+}
+
+/// A file name without `.gz` and the like.
+pub(super) fn without_compression(name: &str) -> &str {
+    decode::SUFFIXES.iter().find_map(|s| name.strip_suffix(s)).filter(|n| !n.is_empty()).unwrap_or(name)
+}
+
+/// The inputs at these paths, in order: `-` is standard input, an archive stands for its members. `scratch` is the folder
+/// for copies of what can be read only once.
+pub(super) fn open(paths: &[PathBuf], scratch: &Path) -> Result<Vec<Source>> {
+    let mut out = Vec::new();
+    let mut stdin = false;
+    for path in paths {
+        if path.as_os_str() == STDIN && std::mem::replace(&mut stdin, true) {
+            return Err(ImportError::input(path, "standard input is named twice; name it once"));
+        }
+        let source = given(path, scratch)?;
+        match members(&source, scratch)? {
+            Some(members) => out.extend(members),
+            None => out.push(source),
+        }
+    }
+    Ok(out)
+}
+
+/// The input at a path. What is no regular file can be read only once, and is copied.
+fn given(path: &Path, scratch: &Path) -> Result<Source> {
+    let failed = ImportError::reading;
+    let mut file = if path.as_os_str() == STDIN {
+        File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed(path))?)
+    } else {
+        let meta = match std::fs::metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(ImportError::input(path, "no such file; name a file, or `-` for standard input"));
+            }
+            meta => meta.map_err(failed(path))?,
+        };
+        if meta.is_file() {
+            return Ok(Source::of(path));
+        }
+        if meta.is_dir() {
+            return Err(ImportError::input(path, "this is a folder; name the files in it"));
+        }
+        File::open(path).map_err(failed(path))?
+    };
+    let meta = file.metadata().map_err(failed(path))?;
+    let (from, file) = if meta.is_file() {
+        (file.stream_position().map_err(failed(path))?, file)
+    } else {
+        let mut copy = unnamed(scratch)?;
+        copy_all(&mut file, &mut copy, path, scratch)?;
+        (0, copy)
+    };
+    let len = file.metadata().map_err(failed(path))?.len().saturating_sub(from);
+    let name = if path.as_os_str() == STDIN { PathBuf::from("standard input") } else { path.into() };
+    Ok(Source { name, content: Content::Part { file: Arc::new(file), from, len } })
+}
+
+fn unnamed(scratch: &Path) -> Result<File> {
+    tempfile::tempfile_in(scratch).map_err(|e| {
+        ImportError::input(scratch, format!("cannot create a file in this folder: {e}; write the reel elsewhere"))
+    })
+}
+
+/// Copies with separate messages for reading and writing.
+fn copy_all(from: &mut impl Read, to: &mut File, path: &Path, scratch: &Path) -> Result<u64> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut copied = 0;
+    loop {
+        let got = match from.read(&mut buffer) {
+            Ok(0) => return Ok(copied),
+            Ok(got) => got,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(ImportError::reading(path)(e)),
+        };
+        to.write_all(&buffer[..got]).map_err(|e| {
+            let why = format!("cannot keep a copy of {} in this folder: {e}; write the reel elsewhere", path.display());
+            ImportError::input(scratch, why)
+        })?;
+        copied += got as u64;
+    }
+}
+
+/// The regular files in an archive, in one unnamed file. `None` if this is no archive.
+fn members(source: &Source, scratch: &Path) -> Result<Option<Vec<Source>>> {
+    if !decode::is_tar(&source.head(decode::TAR_BLOCK)?) {
+        return Ok(None);
+    }
+    let broken = |e: io::Error| {
+        ImportError::input(&source.name, format!("cannot read this archive: {e}; check it with `tar -t`"))
+    };
+    let mut archive = tar::Archive::new(source.open()?.0);
+    let mut copy = unnamed(scratch)?;
+    let mut found = Vec::new();
+    let mut at = 0;
+    for entry in archive.entries().map_err(broken)? {
+        let mut entry = entry.map_err(broken)?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let member = entry.path().map_err(broken)?.display().to_string();
+        let name = PathBuf::from(format!("{}:{member}", source.name.display()));
+        let len = copy_all(&mut entry, &mut copy, &name, scratch)?;
+        found.push((name, at, len));
+        at += len;
+    }
+    if found.is_empty() {
+        return Err(ImportError::input(&source.name, "this archive contains no files; name an archive with traces"));
+    }
+    let file = Arc::new(copy);
+    let part = |(name, from, len)| Source { name, content: Content::Part { file: file.clone(), from, len } };
+    Ok(Some(found.into_iter().map(part).collect()))
+}
+
+/// The folder in which copies are kept: that of the reel.
+pub(super) fn scratch(out: &Path) -> PathBuf {
+    match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut out = tar::Builder::new(Vec::new());
+        for (name, bytes) in members {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            header.set_cksum();
+            out.append_data(&mut header, name, *bytes).unwrap();
+        }
+        out.into_inner().unwrap()
+    }
+
+    fn read(source: &Source) -> String {
+        let mut text = String::new();
+        source.open().unwrap().0.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn members_are_read_in_order_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tar.gz");
+        let mut packed = flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::fast());
+        let inner = zstd::encode_all(&b"third"[..], 1).unwrap();
+        packed.write_all(&tar(&[("d/a", b"first"), ("b", b""), ("c.zst", &inner)])).unwrap();
+        packed.finish().unwrap();
+        let sources = open(&[path], dir.path()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(sources.iter().map(read).collect::<Vec<_>>(), ["first", "", "third"]);
+        }
+        assert!(sources[0].name.to_string_lossy().ends_with("a.tar.gz:d/a"));
+        assert_eq!(sources[2].file_name(), "c");
+        std::fs::write(dir.path().join("none.tar"), tar(&[])).unwrap();
+        let broken = [&tar(&[("a", &[b'x'; 2000])])[..1000], &[][..]];
+        for (i, bytes) in broken.iter().enumerate() {
+            let path = dir.path().join(format!("{i}"));
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(open(&[path], dir.path()).is_err(), i == 0);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Times of lines on one scale, whichever kind the text has.
+
+use super::line::{Event, Line, Time};
+
+const DAY_NS: i64 = 86_400 * 1_000_000_000;
+/// Time between two lines where the text has no times.
+const STEP_NS: i64 = 1000;
+
+/// The kind of times in a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// No times.
+    #[default]
+    Order,
+    /// ns since 1970.
+    Epoch,
+    /// Time of day, without a date.
+    Day,
+    /// Time since the line before.
+    Relative,
+}
+
+impl Kind {
+    pub(super) fn of(time: Time) -> Self {
+        match time {
+            Time::None => Self::Order,
+            Time::Epoch(_) => Self::Epoch,
+            Time::Day(_) => Self::Day,
+            Time::Relative(_) => Self::Relative,
+        }
+    }
+
+    /// Whether lines of different files can be ordered by their times.
+    pub(super) fn is_common(self) -> bool {
+        matches!(self, Self::Epoch | Self::Day)
+    }
+}
+
+/// Follows the times of a text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    kind: Kind,
+    /// The time of the last line, ns.
+    now: i64,
+    /// Midnights passed.
+    days: i64,
+    last_of_day: Option<i64>,
+}
+
+impl Clock {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// The time of the next line. `None` if it is of another kind than the text's.
+    pub(super) fn at(&mut self, line: &Line<'_>) -> Option<i64> {
+        let at = match (self.kind, line.time) {
+            (Kind::Epoch, Time::Epoch(ns)) => ns,
+            (Kind::Day, Time::Day(ns)) => {
+                // A clock that is set back goes back by less than half a day.
+                if self.last_of_day.is_some_and(|last| last - ns > DAY_NS / 2) {
+                    self.days += 1;
+                }
+                self.last_of_day = Some(ns);
+                ns.saturating_add(self.days.saturating_mul(DAY_NS))
+            }
+            (Kind::Relative, Time::Relative(ns)) => self.now.saturating_add(ns),
+            (Kind::Order, Time::None) => {
+                let at = self.now;
+                let dur_ns = match &line.event {
+                    Event::Call { end, .. } | Event::Resumed { end, .. } => end.dur_ns.unwrap_or(0),
+                    _ => 0,
+                };
+                self.now = at.saturating_add(dur_ns.max(0)).saturating_add(STEP_NS);
+                return Some(at);
+            }
+            _ => return None,
+        };
+        self.now = at;
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::{super::line::parse, *};
+
+    fn times(kind: Kind, lines: &[&str]) -> Vec<Option<i64>> {
+        let mut clock = Clock::new(kind);
+        lines.iter().map(|l| clock.at(&parse(l.as_bytes()).unwrap())).collect()
+    }
+
+    #[test]
+    fn times_go_on_over_midnight_and_add_up() {
+        let s = 1_000_000_000;
+        let day = [
+            "23:59:59 a() = 0",
+            "23:59:58.5 a() = 0",
+            "00:00:01 a() = 0",
+            "a() = 0",
+            "23:00:00 a() = 0",
+            "01:00:00 a() = 0",
+        ];
+        let at = |days: i64, seconds: i64| Some(days * DAY_NS + seconds * s);
+        assert_eq!(
+            times(Kind::Day, &day),
+            [at(0, 86_399), Some(86_398 * s + s / 2), at(1, 1), None, at(1, 82_800), at(2, 3600)]
+        );
+        assert_eq!(
+            times(Kind::Relative, &["0.000000 a() = 0", "0.5 a() = 0", "0.25 a() = 0"]),
+            [0, s / 2, s * 3 / 4].map(Some)
+        );
+        assert_eq!(
+            times(Kind::Order, &["a() = 0 <0.5>", "a() = 0", "a() = 0"]),
+            [0, s / 2 + 1000, s / 2 + 2000].map(Some)
+        );
+    }
+}
