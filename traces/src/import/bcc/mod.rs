@@ -204,21 +204,23 @@ impl<'a> Maker<'a> {
     }
 
     /// The thread of a row. Its name is part of it, since a process may execute another program.
-    fn task(&mut self, row: &Row<'_>) -> Result<(i64, i32, Text)> {
+    fn task(&mut self, row: &Row<'_>) -> Result<(i64, i32)> {
         let (pid, comm) = (row.pid.unwrap_or(0), self.words.get(row.comm));
         let next = self.known.len() as i64;
         let task_id = *self.known.entry((pid, comm.clone())).or_insert(next);
         if task_id == next {
-            self.tasks.push(Task { task_id, pid, tid: pid, comm: comm.clone(), ..Task::default() })?;
+            self.tasks.push(Task { task_id, pid, tid: pid, comm, ..Task::default() })?;
         }
-        Ok((task_id, pid, comm))
+        Ok((task_id, pid))
     }
 
     fn request(&mut self, row: &Row<'_>, end_ns: i64) -> Result<()> {
         let issue_ns = self.at(end_ns.saturating_sub(row.latency_ns));
         let queue_ns = row.queue_ns.map(|_| self.at(start(row, end_ns)));
         let (op, flags) = records::kind(row.kind, row.bytes);
-        let (task_id, _, comm) = self.task(row)?;
+        // The idle thread is no task.
+        let task_id = if row.pid.is_some_and(|pid| pid > 0) { Some(self.task(row)?.0) } else { None };
+        let comm = self.words.get(row.comm);
         // Major 0 belongs to no disk.
         let next = self.disks.len() as i64 + 1;
         let dev = *self.disks.entry(row.disk.to_vec()).or_insert(next);
@@ -248,7 +250,7 @@ impl<'a> Maker<'a> {
             len_bytes: row.bytes,
             op: Text::word(op),
             flags,
-            task_id: row.pid.filter(|pid| *pid > 0).map(|_| task_id),
+            task_id,
             comm,
             class: Text::word(if row.bytes == 0 { "flush" } else { "unknown" }),
             confidence: if row.bytes == 0 { 100 } else { 0 },
@@ -292,7 +294,7 @@ impl<'a> Maker<'a> {
     }
 
     fn op(&mut self, row: &Row<'_>, end_ns: i64, name: &'static str, ret: Option<i64>) -> Result<Op> {
-        let (task_id, pid, _) = self.task(row)?;
+        let (task_id, pid) = self.task(row)?;
         let opens = name == "openat";
         Ok(Op {
             op_id: -1,

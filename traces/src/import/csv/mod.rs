@@ -160,7 +160,10 @@ pub(super) fn looks_like(head: &[u8]) -> Option<Found> {
         let (mut values, mut words, mut judge) = (Values::default(), Words::default(), Judge::new(&options));
         let mut fits = |line: &&&[u8]| {
             let Layout { columns, separator, extra, ops } = &layout;
-            values.read(line, &mut words, columns, *separator, *extra).is_ok() && judge.check(&values, ops).is_ok()
+            values.read(line, &mut words, columns, *separator, *extra).is_ok()
+                && judge.check(&values, ops).is_ok()
+                // The lines of `spc` have as many fields, and a letter there.
+                && (preset != Preset::Tencent || matches!(&values.op[..], b"0" | b"1"))
         };
         let good = lines.iter().filter(|l| fits(l)).count();
         if good > 0 && good * 2 >= lines.len() {

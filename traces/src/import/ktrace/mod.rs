@@ -49,9 +49,14 @@ pub fn import(inputs: &[PathBuf], out: &Path) -> Result<Manifest> {
 
 /// Whether these first bytes of a file are events.
 pub(super) fn looks_so(head: &[u8]) -> bool {
-    let known =
-        |l: &Line<'_>| !l.event.is_empty() || calls::is_call(l.event, l.rest) || block::of_tracer(l.rest).is_some();
-    head.split(|b| *b == b'\n').take(200).filter_map(line::parse).any(|l| known(&l))
+    head.split(|b| *b == b'\n').take(200).filter_map(line::parse).any(|l| !l.event.is_empty() || is_imported(&l))
+}
+
+/// Whether an event becomes a row.
+fn is_imported(line: &Line<'_>) -> bool {
+    block::is_block(line.event)
+        || calls::is_call(line.event, line.rest)
+        || line.event.is_empty() && block::of_tracer(line.rest).is_some()
 }
 
 /// [`import`] of open inputs.
@@ -59,7 +64,8 @@ pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
     let mut base_ns: Option<u64> = None;
     let mut lines = Lines::of(sources);
     while let Some(text) = lines.next()? {
-        base_ns = base_ns.into_iter().chain(line::parse(text).map(|l| l.time_ns)).min();
+        let imported = line::parse(text).filter(|l| is_imported(l));
+        base_ns = base_ns.into_iter().chain(imported.map(|l| l.time_ns)).min();
     }
     let base_ns = base_ns.unwrap_or(0);
     let files: Vec<PathBuf> = sources.iter().map(|s| s.name.clone()).collect();
