@@ -90,6 +90,9 @@ pub fn import(inputs: &[PathBuf], out: &Path, told: impl FnOnce(Format)) -> Resu
     }
 }
 
+/// Whether the first bytes of a file are of a format.
+type LooksSo = fn(&[u8]) -> bool;
+
 /// The format of a file with these first bytes.
 fn of(head: &[u8]) -> Option<Format> {
     if let Some([a, b, c, d]) = head.first_chunk()
@@ -101,7 +104,7 @@ fn of(head: &[u8]) -> Option<Format> {
         return Some(Format::Fio);
     }
     // From the strictest to the loosest.
-    let text: [(Format, fn(&[u8]) -> bool); 4] = [
+    let text: [(Format, LooksSo); 4] = [
         (Format::Bcc, bcc::looks_so),
         (Format::Blkparse, blkparse::looks_so),
         (Format::Ktrace, ktrace::looks_so),

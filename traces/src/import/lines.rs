@@ -1,7 +1,7 @@
 //! Reads text line by line with bounded memory.
 
 use std::{
-    io::{BufRead, Read},
+    io::{BufRead, ErrorKind, Read},
     path::PathBuf,
 };
 
@@ -87,7 +87,8 @@ impl Lines {
             match got {
                 Ok(0) => self.reader = None,
                 Ok(_) => break,
-                Err(e) if self.compressed => {
+                // A full disk is no damage of the file.
+                Err(e) if self.compressed && e.kind() != ErrorKind::StorageFull => {
                     let (path, n) = (self.path.display(), self.number);
                     self.broken.push(format!("{path}: the compressed data is damaged or ends after line {n}: {e}"));
                     self.reader = None;

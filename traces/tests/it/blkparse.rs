@@ -32,8 +32,11 @@ fn of_text(dir: &Path, name: &str, text: &str) -> Reel {
     imported(&[input], &out)
 }
 
+/// A bio, and the number and name of its thread.
+type NamedBio = (Bio, Option<(i32, String)>);
+
 /// Requests, and bios with the number and name of their thread, without ids.
-fn rows(reel: &Reel) -> (Vec<Block>, Vec<(Bio, Option<(i32, String)>)>) {
+fn rows(reel: &Reel) -> (Vec<Block>, Vec<NamedBio>) {
     let tasks: HashMap<i64, (i32, String)> =
         reel.read::<Task>().unwrap().into_iter().map(|t| (t.task_id, (t.tid, t.comm.to_string()))).collect();
     let bio = |b: Bio| {

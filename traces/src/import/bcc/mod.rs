@@ -278,11 +278,8 @@ impl<'a> Maker<'a> {
                 return Ok(());
             }
         };
-        // An open succeeded, but its descriptor is not told.
-        let ret = match name {
-            "openat" => None,
-            _ => Some(if moves { row.bytes } else { 0 }),
-        };
+        // An open that is shown succeeded; the file system, unlike the call, returns 0.
+        let ret = Some(if moves { row.bytes } else { 0 });
         let op = self.op(row, end_ns, name, ret)?;
         let file = if row.path.is_empty() { None } else { Some(self.file(row, op.start_ns)?) };
         let (offset_bytes, len_bytes) = if moves { (row.offset, Some(row.bytes)) } else { (None, None) };

@@ -152,20 +152,20 @@ mod tests {
         {
             fs::write(at(name), "").unwrap();
         }
-        let names = |found: Result<Vec<Source>>| -> Vec<(String, Vec<PathBuf>, bool)> {
+        let names = |all: Result<Vec<Source>>| -> Vec<(String, Vec<PathBuf>, bool)> {
             let files = |s: &Source| s.files.iter().map(|f| f.name.clone()).collect();
-            found.unwrap().iter().map(|s| (s.name.clone(), files(s), s.merged)).collect()
+            all.unwrap().iter().map(|s| (s.name.clone(), files(s), s.merged)).collect()
         };
-        let find = |inputs: &[PathBuf]| super::find(inputs, dir.path());
+        let found = |inputs: &[PathBuf]| find(inputs, dir.path());
         let files = vec![at("sda.blktrace.0"), at("sda.blktrace.2"), at("sda.blktrace.10.gz")];
         let sda = [("sda".to_owned(), files, false)];
-        assert_eq!(names(find(&[at("sda")])), sda);
-        assert_eq!(names(find(&[at("sda.blktrace.2")])), sda);
-        assert_eq!(names(find(&[at("sda.blktrace.0"), at("sda"), at("sda.blktrace.10.gz")])), sda);
-        assert_eq!(find(&[dir.path().to_owned()]).unwrap().len(), 2);
-        assert!(find(&[at("sda.bin")]).unwrap()[0].merged);
-        let gone = find(&[at("sdc")]).unwrap_err().to_string();
+        assert_eq!(names(found(&[at("sda")])), sda);
+        assert_eq!(names(found(&[at("sda.blktrace.2")])), sda);
+        assert_eq!(names(found(&[at("sda.blktrace.0"), at("sda"), at("sda.blktrace.10.gz")])), sda);
+        assert_eq!(found(&[dir.path().to_owned()]).unwrap().len(), 2);
+        assert!(found(&[at("sda.bin")]).unwrap()[0].merged);
+        let gone = found(&[at("sdc")]).unwrap_err().to_string();
         assert!(gone.contains("no sdc.blktrace.N;"), "{gone}");
-        assert!(find(&[at("nowhere").join("sdc")]).is_err());
+        assert!(found(&[at("nowhere").join("sdc")]).is_err());
     }
 }

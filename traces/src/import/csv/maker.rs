@@ -26,7 +26,10 @@ type Thread = (i32, i32, Text);
 pub(super) struct Maker<'a> {
     rows: Rows,
     judge: Judge<'a>,
-    base_ns: i128,
+    /// Time 0 on the clock of the file. If not given, that of the first row.
+    base_ns: Option<i128>,
+    /// Whether a row was before time 0, which ends the import.
+    pub(super) is_earlier: bool,
     block: &'a mut TableWriter<Block>,
     bio: &'a mut TableWriter<Bio>,
     ops: &'a mut TableWriter<Op>,
@@ -49,11 +52,12 @@ pub(super) struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    pub(super) fn new(writer: &'a mut ReelWriter, base_ns: i128, options: &'a Options) -> Self {
+    pub(super) fn new(writer: &'a mut ReelWriter, base_ns: Option<i128>, options: &'a Options) -> Self {
         Self {
             rows: options.rows,
             judge: Judge::new(options),
             base_ns,
+            is_earlier: false,
             block: &mut writer.block,
             bio: &mut writer.bio,
             ops: &mut writer.ops,
@@ -74,6 +78,13 @@ impl<'a> Maker<'a> {
 
     /// The rows of a line, or why there are none. `ops`: the meaning of words in the operation column.
     pub(super) fn row(&mut self, v: &Values, ops: &[(String, String)]) -> Result<Row, String> {
+        self.judge.check(v, ops)?;
+        if let Some(earliest) = v.earliest()
+            && earliest < *self.base_ns.get_or_insert(earliest)
+        {
+            self.is_earlier = true;
+            return Err("time is before that of the first row".into());
+        }
         match self.rows {
             Rows::Block => self.request(v, ops),
             Rows::Ops => self.op(v),
@@ -81,7 +92,7 @@ impl<'a> Maker<'a> {
     }
 
     fn at(&self, time: i128) -> Result<i64, String> {
-        i64::try_from(time - self.base_ns)
+        i64::try_from(time - self.base_ns.unwrap_or(0))
             .map_err(|_| "time is more than 292 years after the first; check the unit of the time column".into())
     }
 

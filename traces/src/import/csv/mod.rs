@@ -93,6 +93,26 @@ pub fn import(inputs: &[PathBuf], out: &Path, options: &Options) -> Result<Manif
 /// [`import`] of open inputs.
 pub(super) fn from(sources: &[Source], inputs: &[PathBuf], out: &Path, options: &Options) -> Result<Manifest> {
     let options = &options.complete(inputs)?;
+    let format = options.preset.map_or("csv", Preset::name);
+    // Most files start with their earliest line: the others are read again.
+    let mut base_ns = None;
+    loop {
+        let mut is_earlier = false;
+        let done = made::reel(out, made::manifest(format, inputs), |writer, manifest| {
+            let mut maker = Maker::new(writer, base_ns, options);
+            let filled = fill(sources, options, &mut maker, manifest);
+            is_earlier = maker.is_earlier;
+            filled
+        });
+        if !is_earlier {
+            return done;
+        }
+        base_ns = earliest(sources, options)?;
+    }
+}
+
+/// The earliest time of a row.
+fn earliest(sources: &[Source], options: &Options) -> Result<Option<i128>> {
     let mut base_ns: Option<i128> = None;
     let mut table = Table::new(sources, options);
     let mut judge = Judge::new(options);
@@ -105,36 +125,37 @@ pub(super) fn from(sources: &[Source], inputs: &[PathBuf], out: &Path, options: 
             Err(why) => table.bad(&why)?,
         }
     }
-    let base_ns = base_ns.unwrap_or(0);
-    let format = options.preset.map_or("csv", Preset::name);
-    made::reel(out, made::manifest(format, inputs), |writer, manifest| {
-        let mut maker = Maker::new(writer, base_ns, options);
-        let mut table = Table::new(sources, options);
-        while table.next()? {
-            match maker.row(&table.values, &table.layout.ops) {
-                Ok(row) => {
-                    table.damage.good += 1;
-                    maker.push(row)?;
-                }
-                Err(why) => table.bad(&why)?,
+    Ok(base_ns)
+}
+
+/// Writes the rows and completes the manifest.
+fn fill(sources: &[Source], options: &Options, maker: &mut Maker<'_>, manifest: &mut Manifest) -> Result<()> {
+    let mut table = Table::new(sources, options);
+    while table.next()? {
+        match maker.row(&table.values, &table.layout.ops) {
+            Ok(row) => {
+                table.damage.good += 1;
+                maker.push(row)?;
             }
+            Err(why) if maker.is_earlier => return Err(table.lines.wrong(why)),
+            Err(why) => table.bad(&why)?,
         }
-        if options.preset.is_some() || options.skip_bad != SkipBad::Never {
-            table.damage.check(&table.lines, "name a file with one request per line, and its --preset or --columns")?;
-        }
-        table.damage.describe(&table.lines, manifest);
-        let name = if options.rows == Rows::Block { "block" } else { "ops" };
-        manifest.ledger.insert(name.into(), made::all_written(maker.count));
-        if maker.bios > 0 {
-            manifest.ledger.insert("bio".into(), made::all_written(maker.bios));
-        }
-        manifest.span = Span { elapsed_ns: maker.last_ns, ..Span::default() };
-        manifest.devices = maker.devices();
-        if let Some(import) = &mut manifest.import {
-            import.records = maker.count;
-        }
-        Ok(())
-    })
+    }
+    if options.preset.is_some() || options.skip_bad != SkipBad::Never {
+        table.damage.check(&table.lines, "name a file with one request per line, and its --preset or --columns")?;
+    }
+    table.damage.describe(&table.lines, manifest);
+    let name = if options.rows == Rows::Block { "block" } else { "ops" };
+    manifest.ledger.insert(name.into(), made::all_written(maker.count));
+    if maker.bios > 0 {
+        manifest.ledger.insert("bio".into(), made::all_written(maker.bios));
+    }
+    manifest.span = Span { elapsed_ns: maker.last_ns, ..Span::default() };
+    manifest.devices = maker.devices();
+    if let Some(import) = &mut manifest.import {
+        import.records = maker.count;
+    }
+    Ok(())
 }
 
 /// What a CSV file is.

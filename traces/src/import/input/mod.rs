@@ -1,7 +1,7 @@
 //! What an import reads: files as they are or compressed, the members of tar archives, and standard input.
 //!
-//! Importers read their input twice, so everything here can be read again: files are opened again, and what can be read only
-//! once is first copied to an unnamed file beside the reel.
+//! Importers may read their input twice, so everything here can be read again: files are opened again, and what can be read
+//! only once is copied to an unnamed file beside the reel while it is read.
 
 mod decode;
 
@@ -10,7 +10,7 @@ use std::{
     io::{self, BufReader, Read, Seek, Write},
     os::{fd::AsFd, unix::fs::FileExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use super::{ImportError, Result};
@@ -40,6 +40,44 @@ enum Content {
         from: u64,
         len: u64,
     },
+    /// What can be read only once.
+    Pipe(Arc<Mutex<Pipe>>),
+}
+
+/// A pipe, and a copy of what was read from it.
+#[derive(Debug)]
+struct Pipe {
+    from: File,
+    copy: File,
+    copied: u64,
+    ended: bool,
+}
+
+/// Reads a pipe from its beginning.
+struct PipeReader {
+    pipe: Arc<Mutex<Pipe>>,
+    at: u64,
+}
+
+impl Read for PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.at == pipe.copied && !pipe.ended {
+            let got = pipe.from.read(buffer)?;
+            pipe.ended = got == 0 && !buffer.is_empty();
+            pipe.copy.write_all_at(&buffer[..got], self.at).map_err(|e| {
+                io::Error::new(e.kind(), format!("cannot keep a copy beside the reel: {e}; write the reel elsewhere"))
+            })?;
+            pipe.copied += got as u64;
+            self.at += got as u64;
+            return Ok(got);
+        }
+        let left = usize::try_from(pipe.copied - self.at).unwrap_or(usize::MAX);
+        let most = left.min(buffer.len());
+        let got = pipe.copy.read_at(&mut buffer[..most], self.at)?;
+        self.at += got as u64;
+        Ok(got)
+    }
 }
 
 /// Reads a part of a file that others may read too.
@@ -73,6 +111,7 @@ impl Source {
         let raw: Box<dyn Read + Send> = match &self.content {
             Content::Path(path) => Box::new(File::open(path).map_err(ImportError::reading(&self.name))?),
             Content::Part { file, from, len } => Box::new(Part { file: file.clone(), at: *from, left: *len }),
+            Content::Pipe(pipe) => Box::new(PipeReader { pipe: pipe.clone(), at: 0 }),
         };
         decode::decoded(raw, BUFFER_BYTES).map_err(ImportError::reading(&self.name))
     }
@@ -138,16 +177,14 @@ fn given(path: &Path, scratch: &Path) -> Result<Source> {
         }
         File::open(path).map_err(failed(path))?
     };
-    let meta = file.metadata().map_err(failed(path))?;
-    let (from, file) = if meta.is_file() {
-        (file.stream_position().map_err(failed(path))?, file)
-    } else {
-        let mut copy = unnamed(scratch)?;
-        copy_all(&mut file, &mut copy, path, scratch)?;
-        (0, copy)
-    };
-    let len = file.metadata().map_err(failed(path))?.len().saturating_sub(from);
     let name = if path.as_os_str() == STDIN { PathBuf::from("standard input") } else { path.into() };
+    let meta = file.metadata().map_err(failed(path))?;
+    if !meta.is_file() {
+        let pipe = Pipe { from: file, copy: unnamed(scratch)?, copied: 0, ended: false };
+        return Ok(Source { name, content: Content::Pipe(Arc::new(Mutex::new(pipe))) });
+    }
+    let from = file.stream_position().map_err(failed(path))?;
+    let len = meta.len().saturating_sub(from);
     Ok(Source { name, content: Content::Part { file: Arc::new(file), from, len } })
 }
 

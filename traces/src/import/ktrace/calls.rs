@@ -135,7 +135,7 @@ pub(super) fn parse<'a>(event: &'a [u8], rest: &'a [u8]) -> Option<Call<'a>> {
             return Some(Call::Exit(name, result(rest.strip_prefix(b"=")?)?));
         }
         let inner = rest.strip_prefix(b"(")?.strip_suffix(b")")?;
-        let values: Vec<&[u8]> = inner.split(|b| *b == b',').collect();
+        let values: Vec<&[u8]> = inner.split(|b| *b == b',').map(<[u8]>::trim_ascii).collect();
         return Some(Call::Enter(name, as_strace(name, &values)?));
     }
     if let Some(name) = event.strip_prefix(b"sys_exit_") {

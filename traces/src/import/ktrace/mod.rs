@@ -226,11 +226,14 @@ impl Reader<'_> {
         converter.finish(manifest)?;
         state.finish()?;
         state.told.describe(manifest, false);
+        let mut table = "actions";
         if records == 0 {
             for table in ["block", "bio", "actions"] {
                 manifest.ledger.remove(table);
             }
-        } else if let Some(ledger) = manifest.ledger.get_mut("actions") {
+            table = "ops";
+        }
+        if let Some(ledger) = manifest.ledger.get_mut(table) {
             (ledger.seen, ledger.lost) = (ledger.seen.saturating_add(lost), lost);
         }
         if lost > 0 {

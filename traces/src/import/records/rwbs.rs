@@ -74,7 +74,7 @@ mod tests {
             ("WFSM", WRITE | FUA | SYNC | META),
             ("FN", FLUSH),
             ("FF", FLUSH),
-            ("FFS", FLUSH),
+            ("FFS", FLUSH | SYNC),
             ("D", WRITE | DISCARD),
             ("DS", WRITE | DISCARD | SYNC),
             ("N", 0),

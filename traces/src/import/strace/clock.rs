@@ -55,7 +55,8 @@ impl Clock {
     /// The time of the next line. `None` if it is of another kind than the text's.
     pub(super) fn at(&mut self, line: &Line<'_>) -> Option<i64> {
         let at = match (self.kind, line.time) {
-            (Kind::Epoch, Time::Epoch(ns)) => ns,
+            // The survey decided that a small number is a time of day.
+            (Kind::Epoch, Time::Epoch(ns) | Time::Relative(ns)) => ns,
             (Kind::Day, Time::Day(ns)) => {
                 // A clock that is set back goes back by less than half a day.
                 if self.last_of_day.is_some_and(|last| last - ns > DAY_NS / 2) {

@@ -26,7 +26,7 @@ pub(super) enum Time {
     Epoch(i64),
     /// `-t`, `-tt`: ns since midnight.
     Day(i64),
-    /// `-r`: ns since the line before.
+    /// `-r`: ns since the line before. Or ns since 1970, on a clock that was never set.
     Relative(i64),
 }
 
@@ -100,7 +100,6 @@ fn time(text: &[u8]) -> (Time, &[u8]) {
         [b'0'..=b'9', ..] if word.contains(&b':') => of_day(word).map(Time::Day),
         _ if word.contains(&b'.') => seconds(word).map(|ns| match ns / 1_000_000_000 {
             s if s >= LEAST_EPOCH_S => Time::Epoch(ns),
-            // A clock that was never set starts at 0, but no line takes a minute after the one before it, mostly.
             _ => Time::Relative(ns),
         }),
         _ => integer(word)

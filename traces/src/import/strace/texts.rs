@@ -160,6 +160,8 @@ pub(super) struct Survey {
     pub(super) summary: bool,
 }
 
+/// The least time of a first line that is a time of day on a clock that was never set, and not the time since another line.
+const LEAST_START_NS: i64 = 1_000_000_000;
 /// Lines by which the kind of times is found.
 const SURVEYED: i64 = 1000;
 
@@ -224,10 +226,11 @@ impl Survey {
         }
         this.main = this.main.or(bare);
         if let Some((kind, (_, time))) = kinds.into_iter().max_by_key(|(kind, (n, _))| (*n, *kind != Kind::Order)) {
-            this.kind = kind;
-            this.start_ns = match time {
-                line::Time::Epoch(ns) | line::Time::Day(ns) => ns,
-                line::Time::Relative(_) | line::Time::None => 0,
+            (this.kind, this.start_ns) = match time {
+                line::Time::Epoch(ns) | line::Time::Day(ns) => (kind, ns),
+                // The first line of `-r` has time 0, and an excerpt starts with a short time.
+                line::Time::Relative(ns) if ns >= LEAST_START_NS => (Kind::Epoch, ns),
+                line::Time::Relative(_) | line::Time::None => (kind, 0),
             };
         }
         Ok((this, text.lines))
