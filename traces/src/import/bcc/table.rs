@@ -10,8 +10,10 @@ use crate::import::{
 pub(super) enum Column {
     /// Time of the event: seconds, or of the day.
     Time,
-    /// Microseconds since boot.
+    /// Microseconds of any clock.
     TimeUs,
+    /// Nanoseconds of any clock.
+    TimeNs,
     Pid,
     Comm,
     Disk,
@@ -87,8 +89,9 @@ pub(super) struct Row<'a> {
 impl Column {
     fn of(word: &[u8]) -> Self {
         match word {
-            b"TIME" | b"TIME(s)" => Self::Time,
+            b"TIME" | b"TIME(s)" | b"TIMESTAMP" => Self::Time,
             b"ENDTIME_us" => Self::TimeUs,
+            b"ENDTIME_ns" => Self::TimeNs,
             b"PID" | b"TID" => Self::Pid,
             b"COMM" | b"TASK" => Self::Comm,
             b"DISK" | b"DISK_NAME" => Self::Disk,
@@ -103,7 +106,7 @@ impl Column {
             b"FD" => Self::Fd,
             b"ERR" => Self::Error,
             b"FLAGS" => Self::Flags,
-            b"PATH" | b"FILENAME" | b"FILE" => Self::Path,
+            b"PATH" | b"PATH/CALLER" | b"FILENAME" | b"FILE" => Self::Path,
             b"UID" | b"CPU" | b"MODE" => Self::Number,
             _ => Self::Word,
         }
@@ -117,7 +120,7 @@ impl Column {
 
 /// The head line `line`. `None` if it is none.
 pub(super) fn head(line: &[u8]) -> Option<Head> {
-    let comma = line.starts_with(b"ENDTIME_us,");
+    let comma = line.starts_with(b"ENDTIME_us,") || line.starts_with(b"ENDTIME_ns,");
     let words: Vec<&[u8]> = if comma {
         line.split(|b| *b == b',').collect()
     } else {
@@ -206,12 +209,13 @@ fn ns(word: &[u8], unit: i128) -> Option<i64> {
     scaled(word, unit).and_then(|ns| i64::try_from(ns).ok())
 }
 
-/// Hours, minutes and seconds in ns.
+/// Hours, minutes and seconds, which may have a fraction, in ns.
 fn of_day(word: &[u8]) -> Option<i64> {
-    let mut parts = word.split(|b| *b == b':').map(number::<i64>);
-    let (h, m, s) = (parts.next()??, parts.next()??, parts.next()??);
-    (parts.next().is_none() && (0..24).contains(&h) && (0..60).contains(&m) && (0..61).contains(&s))
-        .then_some(((h * 60 + m) * 60 + s) * 1_000_000_000)
+    let mut parts = word.splitn(3, |b| *b == b':');
+    let (h, m) = (number::<i64>(parts.next()?)?, number::<i64>(parts.next()?)?);
+    let s = ns(parts.next()?, 1_000_000_000)?;
+    let fits = (0..24).contains(&h) && (0..60).contains(&m) && (0..61_000_000_000).contains(&s);
+    fits.then_some((h * 60 + m) * 60_000_000_000 + s)
 }
 
 impl<'a> Row<'a> {
@@ -244,6 +248,7 @@ impl<'a> Row<'a> {
                 };
             }
             Column::TimeUs => self.at = At::Ns(ns(word, 1000)?),
+            Column::TimeNs => self.at = At::Ns(ns(word, 1)?),
             Column::Pid => self.pid = Some(number(word)?),
             Column::Comm => self.comm = word,
             Column::Disk => self.disk = word,
@@ -297,6 +302,17 @@ mod tests {
             (row.at, row.comm, row.path, row.offset),
             (At::Ns(1_234_567_000), &b"a b"[..], &b"x,y"[..], Some(20))
         );
+        let h = head(b"ENDTIME_ns,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE").unwrap();
+        assert_eq!(h.row(b"1234567,a,7,R,10,20,30,x").unwrap().at, At::Ns(1_234_567));
+        let h = head(b"TIMESTAMP    COMM           PID     DISK    T    SECTOR     BYTES   LAT(ms)").unwrap();
+        let row = h.row(b"06:35:01.250 dd             77      vda     FWFS 1024       4096      1.500").unwrap();
+        assert_eq!((row.at, row.kind), (At::OfDay(23_701_250_000_000), &b"FWFS"[..]));
+        let h = head(b"TIME     UID     PID    COMM              FD ERR FLAGS    MODE  PATH").unwrap();
+        let row = h.row(b"06:35:01 0       9      cat                3   0 00100101 0644  /a b").unwrap();
+        assert_eq!((row.fd, row.flags, row.path), (3, Some(0o100_101), &b"/a b"[..]));
+        for bad in ["06:35", "06:60:00", "24:00:00", "06:35:-1", "06:35:61.5"] {
+            assert_eq!(of_day(bad.as_bytes()), None, "{bad}");
+        }
         for none in ["", "PID COMM", "Tracing ext4 operations slower than 10 ms", "a,b"] {
             assert_eq!(head(none.as_bytes()), None);
         }
