@@ -75,6 +75,12 @@ fn text_gives_the_rows_of_the_binary_trace() {
         };
         let text = of_text(dir.path(), &format!("tracked{i}"), &blkparse(&["-t"]));
         assert!(truth == rows(&text), "-t of {}", sample.display());
+        for statistics in [&["-s"][..], &["-s", "-h", "-M"]] {
+            let text = of_text(dir.path(), &format!("programs{i}{}", statistics.len()), &blkparse(statistics));
+            let warnings = &text.manifest.warnings;
+            assert!(warnings.iter().all(|w| !w.contains("could not be read")), "{statistics:?}: {warnings:?}");
+            assert!(truth == rows(&text), "{statistics:?} of {}", sample.display());
+        }
         let format = "%T.%t|%M.%m|%c|%-16C|%a|%d|%S|%N|%p|%e|%U\\n";
         let input = dir.path().join(format!("own{i}.txt"));
         let own = blkparse(&["-f", &format.replace("\\n", "\n")]);

@@ -96,6 +96,8 @@ impl Format {
                 Part::Field(letter) => *letter,
             };
             let word = match self.0.get(i + 1) {
+                // A device may contain that text: a comma.
+                _ if letter == b'D' => &rest[..device_len(rest)],
                 // Up to the text that follows.
                 Some(Part::Text(text)) => &rest[..rest.windows(text.len()).position(|w| w == &text[..])?],
                 // A name at the end of the line may contain blanks.
@@ -139,6 +141,16 @@ impl Format {
     }
 }
 
+/// Length of `8,16` at the start of a text.
+fn device_len(text: &[u8]) -> usize {
+    let digits = |from: usize| text[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let major = digits(0);
+    match text.get(major) {
+        Some(b',' | b':') => major + 1 + digits(major + 1),
+        _ => major,
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -154,6 +166,10 @@ mod tests {
         assert_eq!((r.time_ns, r.dev, r.sector, r.bytes, r.error as i16), (1_000_000_002, 8 << 20 | 16, 123, 4096, -5));
         assert_eq!(parsed.comm, Some(&b"kworker/u4:5 x"[..]));
         assert_eq!(format.parse(b"1.2|x|8:16 D WS 123 + 8 (4096) 0"), None);
+        // As a spreadsheet wants it: blkparse pads the device.
+        let format: Format = "%D,%a,%d,%T.%t,%S,%N,%p,%c\\n".parse().unwrap();
+        let r = format.parse(b"254,0  ,Q,RM,0.000876580,1096,4096,255,1").unwrap().record;
+        assert_eq!((r.dev, r.time_ns, r.sector, r.bytes, r.pid, r.cpu), (254 << 20, 876_580, 1096, 4096, 255, 1));
         for (bad, why) in [
             ("%T.%t %a %d %S", "%n or %N"),
             ("%y", "blkparse's fields"),

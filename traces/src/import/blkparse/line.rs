@@ -26,9 +26,9 @@ pub(super) struct Parsed<'a> {
 
 /// Parses a line. `None` if it is none of blkparse's.
 pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
-    // Mail quotes with `> `.
-    let line = line.trim_ascii_start();
-    let line = line.strip_prefix(b">").unwrap_or(line);
+    // Mail quotes with `> `, and answers to answers with `> > ` or `>>`.
+    let quotes = line.iter().take_while(|b| matches!(b, b'>' | b' ' | b'\t')).count();
+    let line = &line[quotes..];
     let mut words = Words(line);
     let dev = device(words.next())?;
     let cpu = number(words.next())?;
@@ -134,7 +134,7 @@ mod tests {
             ..Record::default()
         };
         assert_eq!((p.record, p.comm), (record, Some(&b"kjournald"[..])));
-        let p = parse(b"> 254,0 1 11 0.004559130 0 C RAM 1064 + 8 ( 4344620) [65531]").unwrap();
+        let p = parse(b">>  > 254,0 1 11 0.004559130 0 C RAM 1064 + 8 ( 4344620) [65531]").unwrap();
         assert_eq!((p.record.bytes, p.record.error as i16, p.comm), (4096, -5, None));
         let p = parse(b"254,0 0 448 7.9 343 Q FWS [a b]]").unwrap();
         assert_eq!((p.record.bytes, p.record.sector, p.comm), (0, 0, Some(&b"a b]"[..])));

@@ -90,8 +90,6 @@ struct Reader<'a> {
     /// Time of the last record of this file.
     last_ns: u64,
     backwards: i64,
-    /// Whether the statistics after the records began.
-    summary: bool,
     /// Name of the device in the statistics.
     device: Option<String>,
     /// Lengths of driver commands in flight, by device: their completions have none.
@@ -103,7 +101,7 @@ impl<'a> Reader<'a> {
         // People cut lines out of the text.
         converter.numbered = false;
         let commands = HashMap::new();
-        Self { converter, last_ns: 0, backwards: 0, summary: false, device: None, commands }
+        Self { converter, last_ns: 0, backwards: 0, device: None, commands }
     }
 
     fn record(&mut self, parsed: Parsed<'_>, trace: &Text, place: i64) -> Result<()> {
@@ -131,7 +129,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a line that is no record belongs to the statistics at the end, or is empty.
     fn is_summary(&mut self, text: &[u8]) -> bool {
-        const LABELS: [&str; 16] = [
+        const LABELS: [&str; 19] = [
             "Reads Queued:",
             "Read Dispatches:",
             "Reads Requeued:",
@@ -144,6 +142,9 @@ impl<'a> Reader<'a> {
             "PC Reads Compl.:",
             "PC Writes Queued:",
             "IO unplugs:",
+            "Allocation wait:",
+            "Dispatch wait:",
+            "Completion wait:",
             "Throughput (",
             "Skips: ",
             "Input file ",
@@ -156,11 +157,10 @@ impl<'a> Reader<'a> {
         if let Some((_, rest)) = named
             && let Some((device, _)) = rest.split_once(')')
         {
-            self.summary = true;
             self.device.get_or_insert_with(|| device.to_owned());
             return true;
         }
-        text.is_empty() || LABELS.iter().any(|label| text.starts_with(label))
+        text.is_empty() || LABELS.iter().any(|label| text.starts_with(label)) || is_program(&text)
     }
 
     fn finish(self, manifest: &mut Manifest) -> Result<()> {
@@ -177,6 +177,12 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether this is the title of a program's statistics (`-s`): `tar (255)`, or `tar (255, ...)` for all of its processes.
+fn is_program(text: &str) -> bool {
+    let number = text.strip_suffix(')').and_then(|t| t.rsplit_once(" (")).map(|(_, n)| n.trim_end_matches(", ..."));
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The payload of a record, as the kernel writes it.
