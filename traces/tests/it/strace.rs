@@ -171,3 +171,46 @@ fn a_descriptor_with_another_path_is_another_file() {
     ofds.dedup();
     assert_eq!(ofds, [0, 1, 2, 3]);
 }
+
+/// A file of `-ff` that begins after midnight is not the first one; one without a line says nothing about the start.
+#[test]
+fn files_of_one_run_go_on_over_midnight() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str, lines: [[&str; 3]; 2]| {
+        let run = dir.path().join(name);
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("calls.9"), "").unwrap();
+        for (tid, [first, second, third]) in [10, 11].into_iter().zip(lines) {
+            let text = format!("{first} fsync(3</f>) = 0\n{second} fsync(3</f>) = 0\n{third} +++ exited with 0 +++\n");
+            fs::write(run.join(format!("calls.{tid}")), text).unwrap();
+        }
+        imported(&[run], &dir.path().join(format!("{name}.reel")))
+    };
+    let day = of("day", [["23:59:59.500000", "00:00:01", "00:00:02"], ["00:00:00.250000", "00:00:00.5", "00:00:01"]]);
+    let epoch = of("epoch", [["1795844399.500000", "1795844401.0", "1795844402.0"]; 2]);
+    let brief =
+        |reel: &Reel| calls(reel).into_iter().map(|(tid, _, start, ..)| (tid, start / 1_000_000)).collect::<Vec<_>>();
+    assert_eq!(brief(&day), [(10, 0), (11, 750), (11, 1000), (10, 1500)]);
+    assert_eq!(day.manifest.span.elapsed_ns, 2_500_000_000);
+    assert_eq!(
+        (epoch.manifest.clock.realtime_ns, epoch.manifest.span.elapsed_ns),
+        (1_795_844_399_500_000_000, 2_500_000_000)
+    );
+    assert!(day.manifest.clock_jumps.is_empty(), "{:?}", day.manifest.clock_jumps);
+}
+
+#[test]
+fn calls_with_a_structure_and_without_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "openat2(AT_FDCWD, \"a\", {flags=O_RDWR|O_CREAT, mode=0640, resolve=RESOLVE_BENEATH|RESOLVE_NO_XDEV}, 24) = 3</w/a>\n\
+                write(3</w/a>, \"x\", 1) = 1\nsync() = 0\nsyncfs(3</w/a>) = 0\n";
+    let reel = of_text(dir.path(), "how", text);
+    let ops = reel.read::<Op>().unwrap();
+    let names: Vec<_> = ops.iter().map(|o| (&*o.op, o.fd, o.offset_bytes)).collect();
+    assert_eq!(
+        names,
+        [("openat2", None, None), ("write", Some(3), Some(0)), ("sync", None, None), ("syncfs", Some(3), None)]
+    );
+    assert_eq!((ops[0].flags, ops[0].mode, ops[0].aux2), (Some(0o102), Some(0o640), Some(9)));
+    assert!(reel.manifest.warnings.iter().all(|w| !w.contains("flag names")), "{:?}", reel.manifest.warnings);
+}

@@ -55,6 +55,7 @@ const NUMBERS: &[(u32, &str)] = &[
     (93, "fchown"),
     (94, "lchown"),
     (95, "umask"),
+    (162, "sync"),
     (217, "getdents64"),
     (257, "openat"),
     (258, "mkdirat"),
@@ -72,12 +73,14 @@ const NUMBERS: &[(u32, &str)] = &[
     (292, "dup3"),
     (295, "preadv"),
     (296, "pwritev"),
+    (306, "syncfs"),
     (316, "renameat2"),
     (326, "copy_file_range"),
     (327, "preadv2"),
     (328, "pwritev2"),
     (332, "statx"),
     (435, "clone3"),
+    (437, "openat2"),
     (439, "faccessat2"),
 ];
 
@@ -212,7 +215,9 @@ fn as_strace(name: &[u8], values: &[&[u8]]) -> Option<Vec<u8>> {
             (b"fcntl", Some(Arg::Flags)) if number == 0 => "F_DUPFD".into(),
             (b"fcntl", Some(Arg::Flags)) if number == 1030 => "F_DUPFD_CLOEXEC".into(),
             (_, Some(Arg::Fd | Arg::Fd2 | Arg::Dirfd | Arg::Dirfd2)) => (number as u32 as i32).to_string(),
-            (_, Some(Arg::Path | Arg::Path2 | Arg::Stat | Arg::Vector | Arg::Skip)) => format!("{number:#x}"),
+            (_, Some(Arg::Path | Arg::Path2 | Arg::Stat | Arg::Vector | Arg::How | Arg::Skip)) => {
+                format!("{number:#x}")
+            }
             (_, Some(Arg::Flags | Arg::Mode)) => (number & 0xffff_ffff).to_string(),
             _ => (number as i64).to_string(),
         };

@@ -2,7 +2,9 @@
 
 use super::line::{Event, Line, Time};
 
-const DAY_NS: i64 = 86_400 * 1_000_000_000;
+pub(super) const DAY_NS: i64 = 86_400 * 1_000_000_000;
+/// A time of day that is less than this before the last one's midnight is late, and not of the next day.
+const LATE_NS: i64 = 3600 * 1_000_000_000;
 /// Time between two lines where the text has no times.
 const STEP_NS: i64 = 1000;
 
@@ -36,6 +38,14 @@ impl Kind {
     }
 }
 
+/// The day of each of these times of day, which begin texts of one run: those after a midnight are of day 1.
+pub(super) fn days(starts: &[i64]) -> Vec<i64> {
+    let mut sorted = starts.to_vec();
+    sorted.sort_unstable();
+    let next_day = sorted.windows(2).find(|w| w[1] - w[0] > DAY_NS / 2).map(|w| w[0]);
+    starts.iter().map(|start| i64::from(next_day.is_some_and(|last| *start <= last))).collect()
+}
+
 /// Follows the times of a text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
@@ -48,8 +58,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, ..Self::default() }
+    /// `days`: midnights before the text.
+    pub(super) fn new(kind: Kind, days: i64) -> Self {
+        Self { kind, days, ..Self::default() }
     }
 
     /// The time of the next line. `None` if it is of another kind than the text's.
@@ -59,8 +70,10 @@ impl Clock {
             (Kind::Epoch, Time::Epoch(ns) | Time::Relative(ns)) => ns,
             (Kind::Day, Time::Day(ns)) => {
                 // A clock that is set back goes back by less than half a day.
-                if self.last_of_day.is_some_and(|last| last - ns > DAY_NS / 2) {
-                    self.days += 1;
+                match self.last_of_day {
+                    Some(last) if last - ns > DAY_NS / 2 => self.days += 1,
+                    Some(last) if self.days > 0 && ns - last > DAY_NS - LATE_NS => self.days -= 1,
+                    _ => {}
                 }
                 self.last_of_day = Some(ns);
                 ns.saturating_add(self.days.saturating_mul(DAY_NS))
@@ -88,7 +101,7 @@ mod tests {
     use super::{super::line::parse, *};
 
     fn times(kind: Kind, lines: &[&str]) -> Vec<Option<i64>> {
-        let mut clock = Clock::new(kind);
+        let mut clock = Clock::new(kind, 0);
         lines.iter().map(|l| clock.at(&parse(l.as_bytes()).unwrap())).collect()
     }
 
@@ -108,6 +121,12 @@ mod tests {
             times(Kind::Day, &day),
             [at(0, 86_399), Some(86_398 * s + s / 2), at(1, 1), None, at(1, 82_800), at(2, 3600)]
         );
+        // Two threads around midnight.
+        let late = ["23:59:59 a() = 0", "00:00:01 a() = 0", "23:59:59.5 a() = 0", "00:00:02 a() = 0"];
+        let half = Some(86_399 * s + s / 2);
+        assert_eq!(times(Kind::Day, &late), [at(0, 86_399), at(1, 1), half, at(1, 2)]);
+        let hours = |all: &[i64]| days(&all.iter().map(|h| h * 3600 * s).collect::<Vec<_>>());
+        assert_eq!((hours(&[]), hours(&[23, 0, 22, 1]), hours(&[1, 12, 23])), (vec![], vec![0, 1, 0, 1], vec![0; 3]));
         assert_eq!(
             times(Kind::Relative, &["0.000000 a() = 0", "0.5 a() = 0", "0.25 a() = 0"]),
             [0, s / 2, s * 3 / 4].map(Some)

@@ -61,7 +61,7 @@ pub(super) fn found(inputs: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let (folder, base) = match fs::metadata(input) {
             Ok(meta) if meta.is_dir() => (input.clone(), None),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && input.as_os_str() != input::STDIN => {
-                (input::scratch(input), input.file_name().map(|n| n.to_string_lossy().into_owned()))
+                (input::folder(input), input.file_name().map(|n| n.to_string_lossy().into_owned()))
             }
             _ => {
                 out.push(input.clone());
@@ -106,8 +106,8 @@ pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
         surveys.push(survey);
     }
     let first = surveys.iter().map(|s| s.kind).find(|k| *k != Kind::Order).unwrap_or_default();
-    let starts: Vec<i64> = surveys.iter().map(|s| if first.is_common() { s.start_ns } else { i64::MIN }).collect();
-    let base_ns = if first.is_common() { starts.iter().copied().min().unwrap_or(0) } else { 0 };
+    let (starts, days) = begins(&surveys, first);
+    let base_ns = starts.iter().copied().filter(|at| *at != NO_START).min().unwrap_or(0);
     let files: Vec<PathBuf> = sources.iter().map(|s| s.name.clone()).collect();
     made::reel(out, made::manifest("strace", &files), |writer, manifest| {
         let mut state = State::new(base_ns, writer);
@@ -123,7 +123,7 @@ pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
             alive: HashSet::new(),
             summary: false,
         };
-        let mut texts = Texts::new(sources, first, &starts);
+        let mut texts = Texts::new(sources, first, &starts, days);
         let mut ended = Vec::new();
         while let Some(i) = texts.next(|lines| ended.push((lines.read, lines.too_long, lines.broken.clone())))? {
             reader.line(&mut texts, i, surveys[i].main, manifest)?;
@@ -148,6 +148,27 @@ pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
         }
         Ok(())
     })
+}
+
+/// The start of a text without times, or whose times cannot be compared with those of the others.
+const NO_START: i64 = i64::MIN;
+
+/// The time of the first line of each text, and the midnights before it. `kind`: the kind of times of the run.
+fn begins(surveys: &[Survey], kind: Kind) -> (Vec<i64>, Vec<i64>) {
+    let is_timed = |survey: &&Survey| kind.is_common() && survey.kind == kind;
+    let mut days = match kind {
+        Kind::Day => clock::days(&surveys.iter().filter(is_timed).map(|s| s.start_ns).collect::<Vec<_>>()),
+        _ => Vec::new(),
+    }
+    .into_iter();
+    let of = |survey: &Survey| {
+        if !is_timed(&survey) {
+            return (NO_START, 0);
+        }
+        let day = days.next().unwrap_or(0);
+        (survey.start_ns.saturating_add(day.saturating_mul(clock::DAY_NS)), day)
+    };
+    surveys.iter().map(of).unzip()
 }
 
 /// Whether the line is empty, a message of strace, or part of a stack.
@@ -260,6 +281,9 @@ fn describe(manifest: &mut Manifest, state: &State<'_>, kind: Kind, jumps: usize
             "the text has times between lines of all processes, so they are wrong across files; run strace with -ttt",
         ),
         Kind::Relative => Some("the text has times between lines, without a start; run strace with -ttt"),
+        Kind::Order if files > 1 => Some(
+            "the text has no times: only the order of the calls within each file is known, and each starts 1 µs after the one before it; run strace with -ttt",
+        ),
         Kind::Order => Some(
             "the text has no times: only the order of the calls is known, and each starts 1 µs after the one before it; run strace with -ttt",
         ),

@@ -36,10 +36,10 @@ pub(super) struct Text {
 }
 
 impl Text {
-    fn new(source: &Source, kind: Kind) -> Self {
+    fn new(source: &Source, kind: Kind, days: i64) -> Self {
         let tid = source.file_name().rsplit('.').next().and_then(|n| n.parse().ok());
         let lines = Lines::of(std::slice::from_ref(source));
-        Self { lines, tid, held: Vec::new(), line: Vec::new(), next: None, clock: Clock::new(kind) }
+        Self { lines, tid, held: Vec::new(), line: Vec::new(), next: None, clock: Clock::new(kind, days) }
     }
 
     /// Reads the next line. False at the end.
@@ -83,6 +83,8 @@ impl Text {
 pub(super) struct Texts {
     sources: Vec<Source>,
     kind: Kind,
+    /// Midnights before each file.
+    days: Vec<i64>,
     /// Files that have begun and not ended, by their index.
     pub(super) open: Vec<Option<Text>>,
     /// The time of the next line of each file, and its index.
@@ -91,11 +93,12 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// `starts`: the time of the first line of each file.
-    pub(super) fn new(sources: &[Source], kind: Kind, starts: &[i64]) -> Self {
+    /// `starts`: the time of the first line of each file. `days`: the midnights before it.
+    pub(super) fn new(sources: &[Source], kind: Kind, starts: &[i64], days: Vec<i64>) -> Self {
         Self {
             sources: sources.to_vec(),
             kind,
+            days,
             open: sources.iter().map(|_| None).collect(),
             next: starts.iter().enumerate().map(|(i, at)| Reverse((*at, i))).collect(),
             given: None,
@@ -113,7 +116,7 @@ impl Texts {
                         return Ok(Some(i));
                     }
                     Some(Reverse((_, i))) => {
-                        self.open[i] = Some(Text::new(&self.sources[i], self.kind));
+                        self.open[i] = Some(Text::new(&self.sources[i], self.kind, self.days[i]));
                         i
                     }
                     None => return Ok(None),
@@ -168,7 +171,7 @@ const SURVEYED: i64 = 1000;
 impl Survey {
     /// Reads as much of a file as needed. `damage` counts its lines.
     pub(super) fn of(source: &Source, damage: &mut Damage) -> Result<(Self, Lines)> {
-        let mut text = Text::new(source, Kind::Order);
+        let mut text = Text::new(source, Kind::Order, 0);
         let mut kinds: std::collections::HashMap<Kind, (i64, line::Time)> = std::collections::HashMap::new();
         let mut this = Self::default();
         let mut announced = std::collections::HashSet::new();

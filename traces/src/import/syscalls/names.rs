@@ -144,7 +144,7 @@ pub(in crate::import) fn errno(name: &[u8]) -> Option<i64> {
 }
 
 /// Flags of calls whose flags are stored. Their prefixes make them unique.
-const FLAGS: [(&str, i64); 76] = [
+const FLAGS: [(&str, i64); 82] = [
     ("O_RDONLY", 0),
     ("O_WRONLY", 1),
     ("O_RDWR", 2),
@@ -173,6 +173,12 @@ const FLAGS: [(&str, i64); 76] = [
     ("AT_STATX_SYNC_AS_STAT", 0),
     ("AT_STATX_FORCE_SYNC", 0x2000),
     ("AT_STATX_DONT_SYNC", 0x4000),
+    ("RESOLVE_NO_XDEV", 1),
+    ("RESOLVE_NO_MAGICLINKS", 2),
+    ("RESOLVE_NO_SYMLINKS", 4),
+    ("RESOLVE_BENEATH", 8),
+    ("RESOLVE_IN_ROOT", 0x10),
+    ("RESOLVE_CACHED", 0x20),
     ("F_OK", 0),
     ("X_OK", 1),
     ("W_OK", 2),

@@ -316,6 +316,11 @@ impl<'a> State<'a> {
                 Arg::Vector => row.len_bytes = line::vector(text),
                 Arg::Flags => row.flags = self.value(text),
                 Arg::Mode => row.mode = self.value(text).map(|m| m as i32),
+                Arg::How => {
+                    let mut part = |name: &[u8]| line::member(text, name).and_then(|v| self.value(v));
+                    (row.flags, row.aux2) = (part(b"flags="), part(b"resolve="));
+                    row.mode = part(b"mode=").map(|m| m as i32);
+                }
                 Arg::Aux => row.aux = self.value(text),
                 Arg::Aux2 => row.aux2 = self.value(text),
                 Arg::Stat => {
@@ -403,7 +408,7 @@ impl<'a> State<'a> {
         let ret = op.ret.unwrap_or(-1);
         let table = self.threads.get(&tid).map_or(0, |t| t.table);
         match name {
-            "open" | "openat" | "creat" if ret >= 0 => {
+            "open" | "openat" | "openat2" | "creat" if ret >= 0 => {
                 let flags = op.flags.unwrap_or(0);
                 op.file = self.file(end.path, flags & O_DIRECTORY != 0, op.start_ns)?;
                 let ofd = self.next_ofd;
