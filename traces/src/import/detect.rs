@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{Manifest, blktrace::Endian};
 
+/// Number of files by which the format is found.
+const MOST_LOOKED_AT: usize = 100;
+
 /// A format that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -61,11 +64,11 @@ pub fn import(inputs: &[PathBuf], out: &Path, told: impl FnOnce(Format)) -> Resu
     }
     let files = strace::found(inputs)?;
     let sources = input::open(&files, &input::scratch(out))?;
+    // An archive may begin with a text about it.
     let mut format = None;
-    for source in &sources {
-        let head = source.head(HEAD_BYTES)?;
-        if !head.is_empty() {
-            format = of(&head);
+    for source in sources.iter().take(MOST_LOOKED_AT) {
+        format = of(&source.head(HEAD_BYTES)?);
+        if format.is_some() {
             break;
         }
     }
@@ -90,9 +93,6 @@ pub fn import(inputs: &[PathBuf], out: &Path, told: impl FnOnce(Format)) -> Resu
     }
 }
 
-/// Whether the first bytes of a file are of a format.
-type LooksSo = fn(&[u8]) -> bool;
-
 /// The format of a file with these first bytes.
 fn of(head: &[u8]) -> Option<Format> {
     if let Some([a, b, c, d]) = head.first_chunk()
@@ -104,17 +104,21 @@ fn of(head: &[u8]) -> Option<Format> {
         return Some(Format::Fio);
     }
     // From the strictest to the loosest.
-    let text: [(Format, LooksSo); 4] = [
-        (Format::Bcc, bcc::looks_so),
-        (Format::Blkparse, blkparse::looks_so),
-        (Format::Ktrace, ktrace::looks_so),
-        (Format::Strace, strace::looks_so),
-    ];
-    text.into_iter().find(|(_, looks_so)| looks_so(head)).map(|(format, _)| format).or_else(|| {
-        csv::looks_like(head).map(|found| match found {
-            csv::Found::Preset(preset) => Format::Preset(preset),
-            csv::Found::Named(rows) => Format::Csv(rows),
-        })
+    if bcc::looks_so(head) {
+        return Some(Format::Bcc);
+    }
+    if blkparse::looks_so(head) {
+        return Some(Format::Blkparse);
+    }
+    if ktrace::looks_so(head) {
+        return Some(Format::Ktrace);
+    }
+    if strace::looks_so(head) {
+        return Some(Format::Strace);
+    }
+    csv::looks_like(head).map(|found| match found {
+        csv::Found::Preset(preset) => Format::Preset(preset),
+        csv::Found::Named(rows) => Format::Csv(rows),
     })
 }
 

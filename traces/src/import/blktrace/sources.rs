@@ -90,27 +90,36 @@ pub(super) fn find(inputs: &[PathBuf], scratch: &Path) -> Result<Vec<Source>> {
             _ => {
                 let files = input::open(std::slice::from_ref(input), scratch)?;
                 let keyed = |s: Source| ((folder.clone(), s.files[0].name.display().to_string()), s);
-                found.extend(grouped(files, input).into_iter().map(keyed));
+                found.extend(grouped(files, input)?.into_iter().map(keyed));
             }
         }
     }
     distinct(found.into_values().collect())
 }
 
-/// The traces that these files make: those per CPU, and dumps. `single`: a file that is a dump whatever its name.
-pub(super) fn grouped(files: Vec<input::Source>, single: &Path) -> Vec<Source> {
+/// The traces that these files make: those per CPU, by their folder, and dumps. `single`: a file that is a dump whatever its
+/// name.
+pub(super) fn grouped(files: Vec<input::Source>, single: &Path) -> Result<Vec<Source>> {
     let mut out = Vec::new();
-    let mut by_name: BTreeMap<String, ByCpu> = BTreeMap::new();
+    let mut by_name: BTreeMap<(String, String), ByCpu> = BTreeMap::new();
     for file in files {
         let name = file.file_name();
         match per_cpu(&name).filter(|_| file.name != single) {
-            Some((base, cpu)) => _ = by_name.entry(base.to_owned()).or_default().insert(cpu, file),
+            Some((base, cpu)) => {
+                let whole = file.name.to_string_lossy();
+                let folder = whole.rsplit_once(['/', ':']).map_or("", |(folder, _)| folder).to_owned();
+                by_name.entry((folder, base.to_owned())).or_default().insert(cpu, file);
+            }
             None => out.push(Source { name, files: vec![file], merged: true }),
         }
     }
-    let per_cpu = |(name, files): (String, ByCpu)| Source { name, files: files.into_values().collect(), merged: false };
+    let per_cpu = |((_, name), files): ((String, String), ByCpu)| Source {
+        name,
+        files: files.into_values().collect(),
+        merged: false,
+    };
     out.extend(by_name.into_iter().map(per_cpu));
-    out
+    distinct(out)
 }
 
 /// Whether a name can only be that of a binary trace: a file per CPU, a base name, or a folder of such files.
@@ -122,7 +131,7 @@ pub(super) fn is_name(input: &Path) -> bool {
     match fs::metadata(input) {
         Ok(meta) if meta.is_dir() => listed(input).is_ok_and(|all| !all.is_empty()),
         Ok(_) => false,
-        Err(_) => listed(&input::scratch(input)).is_ok_and(|all| all.contains_key(&name)),
+        Err(_) => listed(&input::folder(input)).is_ok_and(|all| all.contains_key(&name)),
     }
 }
 

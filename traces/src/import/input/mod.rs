@@ -3,6 +3,7 @@
 //! Importers may read their input twice, so everything here can be read again: files are opened again, and what can be read
 //! only once is copied to an unnamed file beside the reel while it is read.
 
+mod archive;
 mod decode;
 
 use std::{
@@ -149,7 +150,7 @@ pub(super) fn open(paths: &[PathBuf], scratch: &Path) -> Result<Vec<Source>> {
             return Err(ImportError::input(path, "standard input is named twice; name it once"));
         }
         let source = given(path, scratch)?;
-        match members(&source, scratch)? {
+        match archive::members(&source, scratch)? {
             Some(members) => out.extend(members),
             None => out.push(source),
         }
@@ -213,88 +214,17 @@ fn copy_all(from: &mut impl Read, to: &mut File, path: &Path, scratch: &Path) ->
     }
 }
 
-/// The regular files in an archive, in one unnamed file. `None` if this is no archive.
-fn members(source: &Source, scratch: &Path) -> Result<Option<Vec<Source>>> {
-    if !decode::is_tar(&source.head(decode::TAR_BLOCK)?) {
-        return Ok(None);
-    }
-    let broken = |e: io::Error| {
-        ImportError::input(&source.name, format!("cannot read this archive: {e}; check it with `tar -t`"))
-    };
-    let mut archive = tar::Archive::new(source.open()?.0);
-    let mut copy = unnamed(scratch)?;
-    let mut found = Vec::new();
-    let mut at = 0;
-    for entry in archive.entries().map_err(broken)? {
-        let mut entry = entry.map_err(broken)?;
-        if !entry.header().entry_type().is_file() {
-            continue;
-        }
-        let member = entry.path().map_err(broken)?.display().to_string();
-        let name = PathBuf::from(format!("{}:{member}", source.name.display()));
-        let len = copy_all(&mut entry, &mut copy, &name, scratch)?;
-        found.push((name, at, len));
-        at += len;
-    }
-    if found.is_empty() {
-        return Err(ImportError::input(&source.name, "this archive contains no files; name an archive with traces"));
-    }
-    let file = Arc::new(copy);
-    let part = |(name, from, len)| Source { name, content: Content::Part { file: file.clone(), from, len } };
-    Ok(Some(found.into_iter().map(part).collect()))
+/// The folder in which copies are kept: that of the reel, or the nearest one above it that exists.
+pub(super) fn scratch(out: &Path) -> PathBuf {
+    let mut folder = folder(out);
+    while !folder.exists() && folder.pop() {}
+    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
 }
 
-/// The folder in which copies are kept: that of the reel.
-pub(super) fn scratch(out: &Path) -> PathBuf {
-    match out.parent() {
+/// The folder of a file.
+pub(super) fn folder(file: &Path) -> PathBuf {
+    match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
         _ => PathBuf::from("."),
-    }
-}
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut out = tar::Builder::new(Vec::new());
-        for (name, bytes) in members {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o600);
-            header.set_cksum();
-            out.append_data(&mut header, name, *bytes).unwrap();
-        }
-        out.into_inner().unwrap()
-    }
-
-    fn read(source: &Source) -> String {
-        let mut text = String::new();
-        source.open().unwrap().0.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    #[test]
-    fn members_are_read_in_order_and_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.tar.gz");
-        let mut packed = flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::fast());
-        let inner = zstd::encode_all(&b"third"[..], 1).unwrap();
-        packed.write_all(&tar(&[("d/a", b"first"), ("b", b""), ("c.zst", &inner)])).unwrap();
-        packed.finish().unwrap();
-        let sources = open(&[path], dir.path()).unwrap();
-        for _ in 0..2 {
-            assert_eq!(sources.iter().map(read).collect::<Vec<_>>(), ["first", "", "third"]);
-        }
-        assert!(sources[0].name.to_string_lossy().ends_with("a.tar.gz:d/a"));
-        assert_eq!(sources[2].file_name(), "c");
-        std::fs::write(dir.path().join("none.tar"), tar(&[])).unwrap();
-        let broken = [&tar(&[("a", &[b'x'; 2000])])[..1000], &[][..]];
-        for (i, bytes) in broken.iter().enumerate() {
-            let path = dir.path().join(format!("{i}"));
-            std::fs::write(&path, bytes).unwrap();
-            assert_eq!(open(&[path], dir.path()).is_err(), i == 0);
-        }
     }
 }
