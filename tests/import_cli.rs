@@ -170,9 +170,8 @@ fn the_format_is_found_and_told() {
         let name = format!("vda.blktrace.{cpu}");
         fs::copy(sample().join(&name), dir.path().join(&name)).unwrap();
     }
-    let packed =
-        Command::new("tar").args(["-czf", "all.tgz", "vda.blktrace.0", "vda.blktrace.1"]).current_dir(dir.path());
-    assert!({ packed }.status().unwrap().success());
+    let members = ["-czf", "all.tgz", "vda.blktrace.0", "vda.blktrace.1"];
+    assert!(Command::new("tar").args(members).current_dir(dir.path()).status().unwrap().success());
     for (input, output) in [("vda", "g"), ("vda.blktrace.1", "h"), (".", "i"), ("all.tgz", "j")] {
         let done = ioreel(dir.path(), &format!("import {input} -o {output}.reel"));
         let (out, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
@@ -180,7 +179,7 @@ fn the_format_is_found_and_told() {
         assert!(out.contains("212 requests, 186 bios over 7.966 s, from 969 records"), "{input}: {out}");
     }
     // A pipe can be read only once.
-    for line in ["import csv --preset msr - -o k.reel", "import - -o l.reel"] {
+    for line in ["import csv --preset msr - -o k.reel", "import - -o l.reel", "import - -o new/folder/m.reel"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ioreel"))
             .args(line.split(' '))
             .current_dir(dir.path())
