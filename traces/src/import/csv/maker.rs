@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Options, Rows, judge::Judge, values::Values};
+use super::{
+    Options, Rows,
+    judge::{Checked, Judge},
+    values::Values,
+};
 use crate::{
     ReelWriter, TableWriter, Text,
     format::{
@@ -41,6 +45,8 @@ pub(super) struct Maker<'a> {
     words: text::Interner,
     /// The last device.
     last_dev: (Vec<u8>, i64),
+    /// A buffer for the name of a device.
+    name: Vec<u8>,
     /// Devices identified by name instead of number.
     names: BTreeMap<Vec<u8>, i64>,
     numbers: BTreeMap<i64, ()>,
@@ -68,6 +74,7 @@ impl<'a> Maker<'a> {
             new_path: None,
             words: text::Interner::new(1 << 14),
             last_dev: Default::default(),
+            name: Vec::new(),
             names: BTreeMap::new(),
             numbers: BTreeMap::new(),
             count: 0,
@@ -78,17 +85,29 @@ impl<'a> Maker<'a> {
 
     /// The rows of a line, or why there are none. `ops`: the meaning of words in the operation column.
     pub(super) fn row(&mut self, v: &Values, ops: &[(String, String)]) -> Result<Row, String> {
-        self.judge.check(v, ops)?;
+        match self.rows {
+            Rows::Block => {
+                let checked = self.judge.request(v, ops)?;
+                self.begin(v)?;
+                self.request(v, checked)
+            }
+            Rows::Ops => {
+                let (checked, op) = self.judge.op(v)?;
+                self.begin(v)?;
+                self.op(v, checked, op)
+            }
+        }
+    }
+
+    /// Whether the row is not before time 0.
+    fn begin(&mut self, v: &Values) -> Result<(), String> {
         if let Some(earliest) = v.earliest()
             && earliest < *self.base_ns.get_or_insert(earliest)
         {
             self.is_earlier = true;
             return Err("time is before that of the first row".into());
         }
-        match self.rows {
-            Rows::Block => self.request(v, ops),
-            Rows::Ops => self.op(v),
-        }
+        Ok(())
     }
 
     fn at(&self, time: i128) -> Result<i64, String> {
@@ -111,8 +130,14 @@ impl<'a> Maker<'a> {
         if v.host.is_empty() {
             return Ok(self.named_dev(&v.dev));
         }
-        let name = [&v.host[..], b"_", &v.dev[..]].concat();
-        Ok(self.named_dev(&name))
+        let mut name = std::mem::take(&mut self.name);
+        name.clear();
+        for part in [&v.host[..], b"_", &v.dev[..]] {
+            name.extend_from_slice(part);
+        }
+        let dev = self.named_dev(&name);
+        self.name = name;
+        Ok(dev)
     }
 
     /// The number of a device given as `8:0`, `8,0`, a number or a name.
@@ -154,8 +179,7 @@ impl<'a> Maker<'a> {
         task_id
     }
 
-    fn request(&mut self, v: &Values, ops: &[(String, String)]) -> Result<Row, String> {
-        let checked = self.judge.request(v, ops)?;
+    fn request(&mut self, v: &Values, checked: Checked) -> Result<Row, String> {
         let mut row = Block {
             rq_id: -1,
             queue_ns: v.queue.map(|t| self.at(t)).transpose()?,
@@ -200,8 +224,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn op(&mut self, v: &Values) -> Result<Row, String> {
-        let (checked, op) = self.judge.op(v)?;
+    fn op(&mut self, v: &Values, checked: Checked, op: &[u8]) -> Result<Row, String> {
         let start = checked.start;
         let dur_ns = checked.end.map_or(0, |end| (end - start) as i64);
         let pid = v.pid.or(v.tid).unwrap_or(0);

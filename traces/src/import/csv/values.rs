@@ -225,13 +225,16 @@ impl Values {
         Ok(())
     }
 
+    /// Forgets the values and keeps the buffers of texts.
     fn clear(&mut self) {
-        let mut old = std::mem::take(self);
-        for text in [&mut old.op, &mut old.dev, &mut old.host, &mut old.path, &mut old.comm] {
+        let Self { time, queue, end, duration, offset, len, cpu, error, .. } = self;
+        (*time, *queue, *end, *duration) = (None, None, None, None);
+        (*offset, *len, *cpu, *error) = (None, None, None, None);
+        let Self { major, minor, pid, tid, fd, ret, op, dev, host, path, comm, .. } = self;
+        (*major, *minor, *pid, *tid, *fd, *ret) = (None, None, None, None, None, None);
+        for text in [op, dev, host, path, comm] {
             text.clear();
         }
-        // The buffers of texts are used again.
-        *self = Self { op: old.op, dev: old.dev, host: old.host, path: old.path, comm: old.comm, ..Self::default() };
     }
 
     fn take(&mut self, field: Field, word: &[u8]) -> Result<(), String> {

@@ -114,9 +114,11 @@ pub(super) fn lost(line: &[u8]) -> Option<(i32, i64)> {
 /// Whether a line that is no event is part of the output all the same: heads, stacks, statistics.
 pub(super) fn is_noise(line: &[u8]) -> bool {
     let text = line.trim_ascii();
+    // Addresses in a program may be short; perf indents stacks by a tab.
+    let least = if line.starts_with(b"\t") { 1 } else { 8 };
     let hex = || {
         let word = Words(text).next();
-        word.len() >= 8 && word.iter().all(u8::is_ascii_hexdigit)
+        word.len() >= least && word.iter().all(u8::is_ascii_hexdigit)
     };
     text.is_empty()
         || text.starts_with(b"#")
@@ -212,6 +214,8 @@ mod tests {
         for none in ["", "# tracer: nop", "cpus=4", "\tffffffff812 x+0x1 ([kernel.kallsyms])", "a 1.5: b", "12:00 x"] {
             assert_eq!(parse(none.as_bytes()), None, "{none}");
         }
+        assert!(is_noise(b"\t           f8350 write+0x10 (/usr/lib/libc.so.6)") && is_noise(b"ffffffff81b056df x+0x1"));
+        assert!(!is_noise(b"f8350 write") && !is_noise(b"\twrite"));
         assert_eq!(lost(b"CPU:1 [LOST 123 EVENTS]"), Some((1, 123)));
         assert_eq!(lost(b"CPU:3 [45 EVENTS DROPPED]"), Some((3, 45)));
         assert_eq!(lost(b"CPU:3 [x]"), None);

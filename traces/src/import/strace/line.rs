@@ -289,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn paths_without_an_end_cost_little() {
+        let text = [&b"read("[..], &b"1<".repeat(400_000), b") = 0"].concat();
+        let start = std::time::Instant::now();
+        let Event::Call { args, .. } = parse(&text).unwrap().event else { unreachable!() };
+        assert_eq!(split(args).len(), 1);
+        // The square would take minutes.
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+
+    #[test]
     fn calls_end_in_many_ways() {
         for text in [
             "1 <... read resumed> <unfinished ...>) = ?",

@@ -57,6 +57,36 @@ fn path_end(text: &[u8], at: usize) -> usize {
     at + 1
 }
 
+/// Finds the ends of tokens in a text.
+struct Tokens<'t> {
+    text: &'t [u8],
+    /// Number of bytes that may still be searched in vain for the ends of paths. A line of strace needs few of them; one that
+    /// begins a path everywhere and ends none would be searched as often as it is long.
+    vain: usize,
+}
+
+impl<'t> Tokens<'t> {
+    fn of(text: &'t [u8]) -> Self {
+        Self { text, vain: 4 * text.len() }
+    }
+
+    /// [`skip`], with a limit on all searches in this text.
+    fn skip(&mut self, at: usize) -> usize {
+        if self.text[at] != b'<' {
+            return skip(self.text, at);
+        }
+        let left = self.text.len() - at;
+        if left > self.vain {
+            return at + 1;
+        }
+        let end = skip(self.text, at);
+        if end == at + 1 {
+            self.vain -= left;
+        }
+        end
+    }
+}
+
 /// End of the token at `at`: quoted text, a path shown by `-y`, or a comment; otherwise the next byte.
 fn skip(text: &[u8], at: usize) -> usize {
     match text[at] {
@@ -77,6 +107,7 @@ fn skip(text: &[u8], at: usize) -> usize {
 /// The arguments up to the closing parenthesis, and the text after ` = `.
 pub(in crate::import) fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut i, mut depth) = (0, 0);
+    let mut tokens = Tokens::of(text);
     while i < text.len() {
         match text[i] {
             b'(' | b'{' | b'[' => depth += 1,
@@ -87,7 +118,7 @@ pub(in crate::import) fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
             b')' | b'}' | b']' => depth -= 1,
             _ => {}
         }
-        i = skip(text, i);
+        i = tokens.skip(i);
     }
     None
 }
@@ -95,6 +126,7 @@ pub(in crate::import) fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Splits the arguments.
 pub(in crate::import) fn split(args: &[u8]) -> Vec<&[u8]> {
     let mut out = Vec::new();
+    let mut tokens = Tokens::of(args);
     let (mut i, mut depth, mut start) = (0, 0, 0);
     while i < args.len() {
         match args[i] {
@@ -106,7 +138,7 @@ pub(in crate::import) fn split(args: &[u8]) -> Vec<&[u8]> {
             }
             _ => {}
         }
-        i = skip(args, i);
+        i = tokens.skip(i);
     }
     let last = args[start.min(args.len())..].trim_ascii();
     if !last.is_empty() {
