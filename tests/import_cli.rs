@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -142,6 +143,57 @@ fn outputs_follow_no_link() {
     }
 }
 
+/// One word is enough, from files and from a pipe.
+#[test]
+fn the_format_is_found_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = "128166372003061629,hm,1,Read,383496192,32768,413\n";
+    for (name, text, told) in [
+        ("a", row, "ioreel: a is CSV of the data set msr"),
+        ("b", "close(3) = 0\n", "ioreel: b is output of strace"),
+        ("c", "8,0 3 11 0.009507758 697 D W 223490 + 56 [kjournald]\n", "ioreel: c is text of blkparse"),
+        ("d", "fio version 2 iolog\n/a add\n/a open\n", "ioreel: d is an I/O log of fio"),
+        (
+            "e",
+            "fio 1 [006] 2.409875: block:block_rq_issue: 8,16 R 4096 () 39 + 8 [x]\n",
+            "ioreel: e is kernel trace text",
+        ),
+        ("f", "PID    COMM               FD ERR PATH\n1 a 3 0 /a\n", "ioreel: f is a table of bcc"),
+    ] {
+        fs::write(dir.path().join(name), text).unwrap();
+        let done = ioreel(dir.path(), &format!("import {name} -o {name}.reel"));
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success() && said.contains(told), "{said}");
+        assert!(ioreel(dir.path(), &format!("validate {name}.reel")).status.success(), "{name}");
+    }
+    for cpu in 0..2 {
+        let name = format!("vda.blktrace.{cpu}");
+        fs::copy(sample().join(&name), dir.path().join(&name)).unwrap();
+    }
+    let members = ["-czf", "all.tgz", "vda.blktrace.0", "vda.blktrace.1"];
+    assert!(Command::new("tar").args(members).current_dir(dir.path()).status().unwrap().success());
+    for (input, output) in [("vda", "g"), ("vda.blktrace.1", "h"), (".", "i"), ("all.tgz", "j")] {
+        let done = ioreel(dir.path(), &format!("import {input} -o {output}.reel"));
+        let (out, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+        assert!(said.contains("is a block trace of blktrace"), "{said}");
+        assert!(out.contains("212 requests, 186 bios over 7.966 s, from 969 records"), "{input}: {out}");
+    }
+    // A pipe can be read only once.
+    for line in ["import csv --preset msr - -o k.reel", "import - -o l.reel", "import - -o new/folder/m.reel"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ioreel"))
+            .args(line.split(' '))
+            .current_dir(dir.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(row.repeat(1000).as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        let out = String::from_utf8(done.stdout).unwrap();
+        assert!(out.contains("1,000 requests"), "{line}: {out}");
+    }
+}
+
 #[test]
 fn failures_are_one_line_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,6 +204,12 @@ fn failures_are_one_line_with_a_remedy() {
         ("import blktrace text -o a.reel", "name files written by blktrace, or a dump of"),
         ("import fio text -o a.reel", "name a file written by fio's write_iolog"),
         ("import strace text -o a.reel", "expected `PID TIME call(…) = N` from `strace -f -ttt -T -y`"),
+        ("import text -o a.reel", "cannot tell the format of this file; name it"),
+        ("import tar text -o a.reel", "tar: no such file"),
+        ("import ktrace text -o a.reel", "line 1 is not an event of the kernel: 'no trace'; expected `NAME-PID"),
+        ("import blkparse text -o a.reel", "line 1 is not blkparse output: 'no trace'; expected `DEV CPU"),
+        ("import bcc text -o a.reel", "there is no head line of a known table; name a file with"),
+        ("import csv text --preset msr -o a.reel", "line 1 is not a row (1 fields, but there are 7 columns"),
         ("import csv text --table block -o a.reel", "name the columns in order with --columns"),
         ("export nowhere.reel blktrace -o x", "not a reel"),
     ] {
@@ -161,9 +219,14 @@ fn failures_are_one_line_with_a_remedy() {
         assert!(said.lines().count() == 1 && said.contains(told), "{line}: {said}");
         assert!(!dir.path().join("a.reel").exists(), "{line}");
     }
-    for line in
-        ["import blktrace -o a.reel", "import tar x -o a.reel", "export there.reel", "import csv text -o a.reel"]
-    {
+    for line in [
+        "import blktrace -o a.reel",
+        "import -o a.reel",
+        "import text",
+        "export there.reel",
+        "import csv text -o a.reel",
+        "import csv text --op-map 0 --table block -o a.reel",
+    ] {
         assert_eq!(ioreel(dir.path(), line).status.code(), Some(2), "{line}");
     }
 }

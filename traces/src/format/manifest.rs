@@ -333,7 +333,7 @@ pub struct Replay {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Import {
-    /// `blktrace`, `fio`, `strace`, `csv`.
+    /// `blktrace`, `blkparse`, `ktrace`, `bcc`, `fio`, `strace`, `csv`, or the name of a CSV preset.
     pub format: String,
     /// The files read, as named on the command line.
     pub files: Vec<String>,

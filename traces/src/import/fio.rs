@@ -3,9 +3,18 @@
 //! A log lists requested actions in order, without results, durations or threads. The imported operations have duration
 //! 0 and full success.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
-use super::{Result, lines::Lines, made, paths::Paths};
+use super::{
+    ImportError, Result,
+    input::{self, Source},
+    lines::Lines,
+    made,
+    paths::Paths,
+};
 use crate::{
     Manifest, ReelWriter, Text,
     format::{
@@ -28,7 +37,17 @@ const ACTIONS: &str = "expected add, open or close; sync or datasync; wait (vers
 /// # Errors
 /// If the input cannot be read or a line is invalid (with its number); if the reel cannot be written.
 pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
-    let mut lines = Lines::open(input)?;
+    from(&input::open(&[input.to_path_buf()], &input::scratch(out))?, out)
+}
+
+/// [`import`] of an open input.
+pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
+    let input = sources.first().map_or_else(PathBuf::new, |s| s.name.clone());
+    if sources.len() > 1 {
+        let why = format!("this is one of {} files; import one log at a time", sources.len());
+        return Err(ImportError::input(input, why));
+    }
+    let mut lines = Lines::of(sources);
     let version = match lines.next()? {
         Some(b"fio version 2 iolog") => 2,
         Some(b"fio version 3 iolog") => 3,
@@ -40,7 +59,7 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             )));
         }
     };
-    made::reel(out, made::manifest("fio", &[input.to_path_buf()]), |writer, manifest| {
+    made::reel(out, made::manifest("fio", &[input]), |writer, manifest| {
         let mut log = Log::new(writer);
         while let Some(line) = lines.next()? {
             let words: Vec<&[u8]> = line.split(|b| *b == b' ' || *b == b'\t').filter(|w| !w.is_empty()).collect();
@@ -57,6 +76,10 @@ pub fn import(input: &Path, out: &Path) -> Result<Manifest> {
             "a fio log contains no results, durations or threads: every operation gets duration 0 and full success"
                 .into(),
         );
+        manifest.warnings.append(&mut lines.broken);
+        if lines.too_long > 0 {
+            manifest.warnings.push(format!("{} lines are longer than 1 MiB and were ignored", lines.too_long));
+        }
         if let Some(import) = &mut manifest.import {
             import.records = lines.number;
         }

@@ -1,15 +1,25 @@
 //! Makes reels from traces of other tools.
 //!
-//! In: files of blktrace, fio, strace or CSV. Out: a reel. May use: `format`, `host`, `writer`, `blktrace`, `suggest`.
-//! A new importer is a file here that fills rows of `format::rows`, and a subcommand in `src/import.rs`.
+//! In: files of blktrace, blkparse, kernel tracepoints, bcc, fio, strace or CSV. Out: a reel. May use: `format`, `host`,
+//! `writer`, `blktrace`, `suggest`, `shared_map`. A new importer is a file here that fills rows of `format::rows`, a line in
+//! `detect.rs`, and a subcommand in `src/import.rs`.
 
+pub mod bcc;
+pub mod blkparse;
 pub mod blktrace;
 pub mod csv;
+mod damage;
+pub mod detect;
 pub mod fio;
+mod input;
+pub mod ktrace;
 mod lines;
 mod made;
 mod paths;
+mod records;
 pub mod strace;
+mod syscalls;
+mod words;
 
 use std::path::PathBuf;
 

@@ -420,3 +420,29 @@ fn an_anonymized_trace_is_a_trace_without_names() {
     assert!(before.contains("[ext4lazyinit]") && !after.contains("ext4lazyinit"), "{after}");
     assert_eq!(lines(&before), lines(&after));
 }
+
+/// Folders in an archive may have files of the same names, and notes beside them.
+#[test]
+fn traces_in_an_archive_are_told_apart_by_their_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["one", "two"] {
+        fs::create_dir(at(folder)).unwrap();
+        fs::copy(data().join(FSYNC).join("vda.blktrace.0"), at(folder).join("vda.blktrace.0")).unwrap();
+    }
+    fs::copy(data().join(FSYNC).join("vda.blktrace.1"), at("one/vda.blktrace.1")).unwrap();
+    fs::write(at("one/README"), "A trace of fsync.\n").unwrap();
+    let pack = |archive: &str, members: &[&str]| {
+        let done = Command::new("tar").arg("-cf").arg(archive).args(members).current_dir(dir.path()).status();
+        assert!(done.unwrap().success());
+    };
+    pack("one.tar", &["one"]);
+    let told = std::cell::Cell::new(None);
+    import::detect::import(&[at("one.tar")], &at("one.reel"), |format| told.set(Some(format))).unwrap();
+    assert_eq!(told.get(), Some(import::detect::Format::Blktrace));
+    let (packed, plain) = (Reel::open(&at("one.reel")).unwrap(), imported(&[at("one")], &at("plain.reel")));
+    assert_eq!(packed.read::<Block>().unwrap(), plain.read::<Block>().unwrap());
+    assert!(packed.manifest.warnings.iter().any(|w| w.contains("README")), "{:?}", packed.manifest.warnings);
+    pack("both.tar", &["one/vda.blktrace.0", "one/vda.blktrace.1", "two"]);
+    assert!(refused(&[at("both.tar")], &at("both.reel")).contains("is another trace named vda"));
+}

@@ -75,7 +75,12 @@ fn damage(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let data = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("tests/data");
     let mut files: Vec<PathBuf> = Vec::new();
-    for folder in [data.join("fuzz").join(name), data.join("blktrace/7.2.12+deb13-amd64-ext4-seqwrite")] {
+    let own = if name == "any" {
+        fs::read_dir(data.join("fuzz")).unwrap().map(|e| e.unwrap().path()).collect()
+    } else {
+        vec![data.join("fuzz").join(name)]
+    };
+    for folder in own.into_iter().chain([data.join("blktrace/7.2.12+deb13-amd64-ext4-seqwrite")]) {
         let listed = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
         let wanted = |p: &PathBuf| name != "blktrace" || !p.to_string_lossy().ends_with(".txt");
         files.extend(listed.filter(|p| (name == "blktrace" || p.to_string_lossy().contains("/fuzz/")) && wanted(p)));
@@ -92,7 +97,9 @@ fn fuzz<E: std::fmt::Display>(name: &str, import: impl Fn(&Path, &Path) -> Resul
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let corpus = corpus(name);
-    let (input, out) = (dir.path().join("x.blktrace.0"), dir.path().join("x.reel"));
+    // A name must not tell the format where it is to be found.
+    let input = dir.path().join(if name == "any" { "x" } else { "x.blktrace.0" });
+    let out = dir.path().join("x.reel");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut runs, mut taken) = (0u64, 0u64);
@@ -146,12 +153,42 @@ fn fio_of_any_bytes() {
 
 #[test]
 fn strace_of_any_bytes() {
-    fuzz("strace", import::strace::import);
+    fuzz("strace", |input, out| import::strace::import(&[input.to_path_buf()], out));
 }
 
 #[test]
 fn csv_of_any_bytes() {
-    let options =
-        import::csv::Options { rows: import::csv::Rows::Block, columns: Vec::new(), separator: b',', skip: 0 };
-    fuzz("csv", |input, out| import::csv::import(input, out, &options));
+    let options = import::csv::Options::default();
+    fuzz("csv", |input, out| import::csv::import(&[input.to_path_buf()], out, &options));
+}
+
+#[test]
+fn data_sets_of_any_bytes() {
+    for preset in import::csv::Preset::ALL {
+        let options = import::csv::Options { preset: Some(preset), ..import::csv::Options::default() };
+        fuzz(preset.name(), |input, out| import::csv::import(&[input.to_path_buf()], out, &options));
+    }
+}
+
+#[test]
+fn blkparse_of_any_bytes() {
+    fuzz("blkparse", |input, out| import::blkparse::import(&[input.to_path_buf()], out, None));
+    let format = "%D %c %s %T.%t %p %a %d %S + %n [%C]".parse().unwrap();
+    fuzz("blkparse", |input, out| import::blkparse::import(&[input.to_path_buf()], out, Some(&format)));
+}
+
+#[test]
+fn ktrace_of_any_bytes() {
+    fuzz("ktrace", |input, out| import::ktrace::import(&[input.to_path_buf()], out));
+}
+
+#[test]
+fn bcc_of_any_bytes() {
+    fuzz("bcc", |input, out| import::bcc::import(&[input.to_path_buf()], out));
+}
+
+/// Whatever the format is found to be, and compressed too.
+#[test]
+fn anything_of_any_bytes() {
+    fuzz("any", |input, out| import::detect::import(&[input.to_path_buf()], out, |_| {}));
 }

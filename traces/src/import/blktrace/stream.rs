@@ -1,29 +1,23 @@
 //! Reads trace files record by record, and merges several files by time.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    fs::File,
-    io::{BufReader, Read},
-    path::PathBuf,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, io::Read, path::PathBuf};
 
 use crate::{
     blktrace::{Endian, HEADER_BYTES, Record, VERSION, category, note, own_payload},
-    import::{ImportError, Result},
+    import::{
+        ImportError, Result,
+        input::{Bytes, Source},
+    },
 };
-
-/// Read buffer per file. A machine may have hundreds of CPUs.
-const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Maximum number of clock jumps listed per file.
 const MOST_JUMPS: usize = 1000;
 
 /// An open file and its current record.
-#[derive(Debug)]
 pub(super) struct Stream {
     pub(super) path: PathBuf,
-    reader: BufReader<File>,
+    reader: Bytes,
+    compressed: bool,
     order: Option<Endian>,
     /// For a per-CPU file: the CPU of its records, once known.
     cpu: Option<u32>,
@@ -45,11 +39,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn open(path: &PathBuf, merged: bool) -> Result<Self> {
-        let file = File::open(path).map_err(ImportError::reading(path))?;
+    pub(super) fn open(source: &Source, merged: bool) -> Result<Self> {
+        let (reader, compressed) = source.open()?;
         Ok(Self {
-            path: path.clone(),
-            reader: BufReader::with_capacity(BUFFER_BYTES, file),
+            path: source.name.clone(),
+            reader,
+            compressed,
             order: None,
             cpu: None,
             merged,
@@ -124,6 +119,8 @@ impl Stream {
                 Ok(0) => break,
                 Ok(n) => got += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                // Damaged compressed data ends the file like a cut.
+                Err(_) if self.compressed => break,
                 Err(e) => return Err(ImportError::reading(&self.path)(e)),
             }
         }
@@ -180,7 +177,6 @@ impl Stream {
 }
 
 /// Merges several files by time. Records of one file stay in file order.
-#[derive(Debug)]
 pub(super) struct Merge {
     pub(super) streams: Vec<Stream>,
     next: BinaryHeap<Reverse<(u64, usize)>>,

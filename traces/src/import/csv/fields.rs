@@ -1,4 +1,4 @@
-//! Column names, and the values of a line.
+//! Names of columns, and words for kinds of requests.
 
 use super::Rows;
 use crate::{import::lines::quoted, suggest};
@@ -14,6 +14,10 @@ pub(super) enum Field {
     Len(i128),
     Op,
     Dev,
+    /// The machine of the device, as part of its name.
+    Host,
+    Major,
+    Minor,
     Cpu,
     Error,
     Pid,
@@ -60,13 +64,16 @@ fn field(name: &str, rows: Rows) -> Option<Field> {
         "op" => Some(Field::Op),
         "cpu" => Some(Field::Cpu),
         "dev" if block => Some(Field::Dev),
+        "host" if block => Some(Field::Host),
+        "major" if block => Some(Field::Major),
+        "minor" if block => Some(Field::Minor),
         "error" if block => Some(Field::Error),
-        "pid" if !block => Some(Field::Pid),
-        "tid" if !block => Some(Field::Tid),
+        "pid" => Some(Field::Pid),
+        "tid" => Some(Field::Tid),
+        "comm" => Some(Field::Comm),
         "fd" if !block => Some(Field::Fd),
         "ret" if !block => Some(Field::Ret),
         "path" if !block => Some(Field::Path),
-        "comm" if !block => Some(Field::Comm),
         _ => None,
     }
 }
@@ -81,8 +88,14 @@ const BLOCK_COLUMNS: &[&str] = &[
     "len_SIZE",
     "op",
     "dev",
+    "host",
+    "major",
+    "minor",
     "cpu",
     "error",
+    "pid",
+    "tid",
+    "comm",
 ];
 const OPS_COLUMNS: &[&str] = &[
     "start_UNIT",
@@ -113,8 +126,8 @@ fn spelled(columns: &[&str]) -> Vec<String> {
     columns.iter().flat_map(|c| with(c)).collect()
 }
 
-/// The columns of these names. `None` for a skipped column.
-pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>, String> {
+/// The columns of these names. `None` for a skipped column. `has_op`: the caller says what every line does.
+pub(super) fn columns(names: &[String], rows: Rows, has_op: bool) -> Result<Vec<Option<Field>>, String> {
     let known = match rows {
         Rows::Block => BLOCK_COLUMNS,
         Rows::Ops => OPS_COLUMNS,
@@ -149,10 +162,13 @@ pub(super) fn columns(names: &[String], rows: Rows) -> Result<Vec<Option<Field>>
         } else {
             "start_UNIT"
         }),
-        (!has(|f| matches!(f, Field::Op))).then_some("op"),
+        (!has_op && !has(|f| matches!(f, Field::Op))).then_some("op"),
         (rows == Rows::Block && !has(|f| matches!(f, Field::Len(_)))).then_some("len_SIZE"),
     ];
     match missing.into_iter().flatten().next() {
+        Some("op") => Err(format!(
+            "column op is missing; say what every line does with --op read, or name the columns in order with --columns; there are: {list}"
+        )),
         Some(missing) => {
             Err(format!("column {missing} is missing; name the columns in order with --columns; there are: {list}"))
         }
@@ -181,168 +197,4 @@ pub(super) fn unknown_request(word: &[u8]) -> String {
     const KNOWN: [&str; 9] =
         ["read", "write", "discard", "flush", "secure_erase", "write_zeroes", "zone_append", "zone_mgmt", "other"];
     suggest::unknown("request type", &String::from_utf8_lossy(word), &KNOWN)
-}
-
-/// The values of one line, in ns and bytes.
-#[derive(Debug, Default)]
-pub(super) struct Values {
-    pub(super) time: Option<i128>,
-    pub(super) queue: Option<i128>,
-    pub(super) end: Option<i128>,
-    pub(super) duration: Option<i128>,
-    pub(super) offset: Option<i64>,
-    pub(super) len: Option<i64>,
-    pub(super) op: Option<Vec<u8>>,
-    pub(super) dev: Option<Vec<u8>>,
-    pub(super) path: Option<Vec<u8>>,
-    pub(super) comm: Option<Vec<u8>>,
-    pub(super) cpu: Option<i64>,
-    pub(super) error: Option<i64>,
-    pub(super) pid: Option<i64>,
-    pub(super) tid: Option<i64>,
-    pub(super) fd: Option<i64>,
-    pub(super) ret: Option<i64>,
-}
-
-/// A decimal number times `unit`, truncated to an integer.
-fn scaled(word: &[u8], unit: i128) -> Option<i128> {
-    let text = std::str::from_utf8(word).ok()?.trim();
-    let (negative, text) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() && fraction.is_empty() || !digits(whole) || !digits(fraction) || whole.len() > 20 {
-        return None;
-    }
-    let mut value = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? }.checked_mul(unit)?;
-    let mut place = unit;
-    for digit in fraction.bytes().take(18) {
-        place /= 10;
-        value += i128::from(digit - b'0') * place;
-    }
-    Some(if negative { -value } else { value })
-}
-
-/// The fields of a line. A quoted field may contain separators and doubled quotes.
-pub(super) fn split(line: &[u8], separator: u8) -> Result<Vec<Vec<u8>>, String> {
-    let mut out = Vec::new();
-    let mut rest = line;
-    loop {
-        let mut field = Vec::new();
-        if let [b'"', quoted @ ..] = rest {
-            rest = quoted;
-            loop {
-                match rest {
-                    [b'"', b'"', more @ ..] => {
-                        field.push(b'"');
-                        rest = more;
-                    }
-                    [b'"', more @ ..] => {
-                        rest = more;
-                        break;
-                    }
-                    [b, more @ ..] => {
-                        field.push(*b);
-                        rest = more;
-                    }
-                    [] => {
-                        return Err(
-                            "a quoted field is not closed; add the closing quote, or set another --separator".into()
-                        );
-                    }
-                }
-            }
-            if rest.first().is_some_and(|b| *b != separator) {
-                return Err("text follows a quoted field; expected the separator after the closing quote".into());
-            }
-        } else {
-            let end = rest.iter().position(|b| *b == separator).unwrap_or(rest.len());
-            field.extend_from_slice(&rest[..end]);
-            rest = &rest[end..];
-        }
-        out.push(field);
-        match rest {
-            [_, more @ ..] => rest = more,
-            [] => return Ok(out),
-        }
-    }
-}
-
-impl Values {
-    /// Reads a line.
-    pub(super) fn read(&mut self, line: &[u8], columns: &[Option<Field>], separator: u8) -> Result<(), String> {
-        *self = Self::default();
-        let words = split(line, separator)?;
-        if words.len() != columns.len() {
-            return Err(format!(
-                "{} fields, but there are {} columns; check --columns and --separator",
-                words.len(),
-                columns.len()
-            ));
-        }
-        for (word, field) in words.into_iter().zip(columns) {
-            let Some(field) = field else { continue };
-            let bad = |what: &str| format!("{} is not a {what}", quoted(&word));
-            // An empty field is an unknown value.
-            if word.is_empty() {
-                continue;
-            }
-            let number = |unit: i128| scaled(&word, unit).ok_or_else(|| bad("number"));
-            let small = || {
-                let value = scaled(&word, 1).filter(|_| !word.contains(&b'.'));
-                value.and_then(|v| i64::try_from(v).ok()).ok_or_else(|| bad("whole number of 64 bits"))
-            };
-            let size = |unit: i128| {
-                let value = scaled(&word, unit).and_then(|v| i64::try_from(v).ok()).filter(|v| *v >= 0);
-                value.ok_or_else(|| bad("size or offset"))
-            };
-            let thirty_two =
-                || small().and_then(|v| i32::try_from(v).map(i64::from).map_err(|_| bad("number of 32 bits")));
-            match field {
-                Field::Time(unit) => self.time = Some(number(*unit)?),
-                Field::Queue(unit) => self.queue = Some(number(*unit)?),
-                Field::End(unit) => self.end = Some(number(*unit)?),
-                Field::Duration(unit) => self.duration = Some(number(*unit)?),
-                Field::Offset(unit) => self.offset = Some(size(*unit)?),
-                Field::Len(unit) => self.len = Some(size(*unit)?),
-                Field::Cpu => self.cpu = Some(thirty_two()?),
-                Field::Error => self.error = Some(thirty_two()?),
-                Field::Pid => self.pid = Some(thirty_two()?),
-                Field::Tid => self.tid = Some(thirty_two()?),
-                Field::Fd => self.fd = Some(thirty_two()?),
-                Field::Ret => self.ret = Some(small()?),
-                Field::Op => self.op = Some(word),
-                Field::Dev => self.dev = Some(word),
-                Field::Path => self.path = Some(word),
-                Field::Comm => self.comm = Some(word),
-            }
-        }
-        Ok(())
-    }
-
-    /// The earliest time on the line.
-    pub(super) fn earliest(&self) -> Option<i128> {
-        [self.time, self.queue].into_iter().flatten().min()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_exact_in_any_unit() {
-        assert_eq!(scaled(b"1795274373.633304", 1_000_000_000), Some(1_795_274_373_633_304_000));
-        assert_eq!(scaled(b"128166372003061629", 100), Some(12_816_637_200_306_162_900));
-        assert_eq!(scaled(b"-0.5", 1000), Some(-500));
-        for bad in ["", ".", "1e3", "0x10", "1.2.3", "--1", "999999999999999999999999"] {
-            assert_eq!(scaled(bad.as_bytes(), 1), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn quoted_fields_hold_anything() {
-        let fields = |line: &str| split(line.as_bytes(), b',').map(|f| f.concat());
-        assert_eq!(split(b"a,\"b,\"\"c\"\"\",,", b','), Ok(vec![b"a".to_vec(), b"b,\"c\"".to_vec(), vec![], vec![]]));
-        assert!(fields("\"a").is_err() && fields("\"a\"b").is_err());
-    }
 }

@@ -1,5 +1,7 @@
 //! Parses a line of strace output.
 
+use crate::import::syscalls::args::{End, arguments, ended, find, integer, seconds};
+
 /// Event of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event<'a> {
@@ -15,22 +17,26 @@ pub(super) enum Event<'a> {
     Other,
 }
 
-/// End of a call.
-#[derive(Debug, PartialEq, Default)]
-pub(super) struct End<'a> {
-    /// The result, or -errno. `None` if strace shows `?`.
-    pub(super) ret: Option<i64>,
-    /// The path that `-y` shows after a descriptor.
-    pub(super) path: Option<&'a [u8]>,
-    /// Duration, with `-T`.
-    pub(super) dur_ns: Option<i64>,
+/// The time of a line, by the options of strace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// None: only the order is known.
+    None,
+    /// `-ttt`: ns since 1970.
+    Epoch(i64),
+    /// `-t`, `-tt`: ns since midnight.
+    Day(i64),
+    /// `-r`: ns since the line before. Or ns since 1970, on a clock that was never set.
+    Relative(i64),
 }
 
 /// A line: thread, time and event.
 #[derive(Debug, PartialEq)]
 pub(super) struct Line<'a> {
     pub(super) tid: Option<i32>,
-    pub(super) at_ns: i64,
+    /// Name of the thread, with `--decode-pids=comm`.
+    pub(super) comm: Option<&'a [u8]>,
+    pub(super) time: Time,
     pub(super) event: Event<'a>,
 }
 
@@ -47,50 +53,91 @@ const NOT_STRACE: Unreadable = Unreadable {
     what: "is not strace output",
     remedy: "expected `PID TIME call(…) = N` from `strace -f -ttt -T -y`",
 };
-const NO_TIME: Unreadable =
-    Unreadable { what: "has no time in seconds since 1970", remedy: "run strace with -f -ttt -T -y" };
 const NO_RESULT: Unreadable = Unreadable { what: "has a call without a result", remedy: "expected `call(…) = N`" };
 const NOT_RESUMED: Unreadable =
     Unreadable { what: "resumes a call without `resumed>`", remedy: "expected `<... call resumed>…) = N`" };
 
+/// The least number of seconds that is a time since 1970. Less is a time between two lines, or the number of a thread.
+const LEAST_EPOCH_S: i64 = 100_000_000;
+
 /// Parses a line.
 pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Unreadable> {
-    let (tid, rest) = thread(line);
-    let end = rest.iter().position(|b| *b == b' ').ok_or(NOT_STRACE)?;
-    let at_ns = seconds(&rest[..end]).ok_or(if rest.contains(&b'(') { NO_TIME } else { NOT_STRACE })?;
-    Ok(Line { tid, at_ns, event: event(trim(&rest[end..]))? })
+    let (tid, comm, rest) = thread(line.trim_ascii());
+    let (time, rest) = time(rest);
+    Ok(Line { tid, comm, time, event: event(without_numbers(rest))? })
 }
 
-/// Parses `1234 ` as written with `-o`, or `[pid  1234] ` as shown on the terminal.
-fn thread(line: &[u8]) -> (Option<i32>, &[u8]) {
-    let digits = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|t| t.trim().parse::<i32>().ok());
-    if let Some(rest) = line.strip_prefix(b"[pid ")
-        && let Some(end) = rest.iter().position(|b| *b == b']')
-        && let Some(tid) = digits(&rest[..end])
-    {
-        return (Some(tid), trim(&rest[end + 1..]));
+/// Parses `1234 ` as written with `-o`, or `[pid  1234] ` as shown on the terminal, each with a name in angle brackets if
+/// asked for.
+fn thread(line: &[u8]) -> (Option<i32>, Option<&[u8]>, &[u8]) {
+    let bracket = line.strip_prefix(b"[pid ");
+    let text = bracket.unwrap_or(line).trim_ascii_start();
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let tid = integer(&text[..end]).filter(|tid| *tid < LEAST_EPOCH_S).and_then(|tid| i32::try_from(tid).ok());
+    let mut rest = &text[end..];
+    let mut comm = None;
+    if let Some(named) = rest.strip_prefix(b"<") {
+        let close = find(named, if bracket.is_some() { b">]" } else { b"> " });
+        let Some(close) = close else { return (None, None, line) };
+        (comm, rest) = (Some(&named[..close]), &named[close + 1..]);
     }
-    let end = line.iter().position(|b| !b.is_ascii_digit()).unwrap_or(line.len());
-    match digits(&line[..end]) {
-        Some(tid) if line.get(end) == Some(&b' ') => (Some(tid), trim(&line[end..])),
-        _ => (None, line),
+    let rest = match (bracket, rest.first()) {
+        (Some(_), Some(b']')) => &rest[1..],
+        (None, Some(b' ')) => rest,
+        _ => return (None, None, line),
+    };
+    match tid {
+        Some(tid) => (Some(tid), comm, rest.trim_ascii_start()),
+        None => (None, None, line),
     }
 }
 
-fn trim(text: &[u8]) -> &[u8] {
-    text.trim_ascii()
+/// Parses the time. The rest of the line is that after it.
+fn time(text: &[u8]) -> (Time, &[u8]) {
+    let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
+    let (word, rest) = (&text[..end], text[end..].trim_ascii_start());
+    let time = match word {
+        [b'0'..=b'9', ..] if word.contains(&b':') => of_day(word).map(Time::Day),
+        _ if word.contains(&b'.') => seconds(word).map(|ns| match ns / 1_000_000_000 {
+            s if s >= LEAST_EPOCH_S => Time::Epoch(ns),
+            _ => Time::Relative(ns),
+        }),
+        _ => integer(word)
+            .filter(|s| (LEAST_EPOCH_S..10_000_000_000).contains(s))
+            .map(|s| Time::Epoch(s.saturating_mul(1_000_000_000))),
+    };
+    let Some(time) = time else { return (Time::None, text) };
+    // With -r beside -t, both times are shown.
+    match rest.strip_prefix(b"(+").and_then(|r| Some(&r[r.iter().position(|b| *b == b')')? + 1..])) {
+        Some(after) => (time, after.trim_ascii_start()),
+        None => (time, rest),
+    }
 }
 
-/// Parses seconds with a fraction, to ns.
-fn seconds(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (whole, fraction) = text.split_once('.')?;
-    let plain = |t: &str| !t.is_empty() && t.len() <= 10 && t.bytes().all(|b| b.is_ascii_digit());
-    if !plain(whole) || !plain(fraction) || fraction.len() > 9 {
+/// Parses `HH:MM:SS` with or without a fraction.
+fn of_day(word: &[u8]) -> Option<i64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2, fraction @ ..] = word else { return None };
+    let two = |a: &u8, b: &u8| {
+        (a.is_ascii_digit() && b.is_ascii_digit()).then(|| i64::from(*a - b'0') * 10 + i64::from(*b - b'0'))
+    };
+    let (h, m, s) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
+    if h > 23 || m > 59 || s > 60 {
         return None;
     }
-    let ns = fraction.parse::<i64>().ok()? * 10_i64.pow(9 - fraction.len() as u32);
-    whole.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
+    let ns = if fraction.is_empty() { 0 } else { seconds(&[b"0", fraction].concat())? };
+    Some(((h * 60 + m) * 60 + s) * 1_000_000_000 + ns)
+}
+
+/// Skips the number of the call (`-n`) and the instruction pointer (`-i`), each in square brackets.
+fn without_numbers(text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    while let Some(inner) = rest.strip_prefix(b"[")
+        && let Some(close) = inner.iter().position(|b| *b == b']')
+        && inner[..close].iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b' ' | b'?'))
+    {
+        rest = inner[close + 1..].trim_ascii_start();
+    }
+    rest
 }
 
 fn event(text: &[u8]) -> Result<Event<'_>, Unreadable> {
@@ -106,8 +153,13 @@ fn event(text: &[u8]) -> Result<Event<'_>, Unreadable> {
         return Ok(Event::Other);
     }
     if let Some(rest) = text.strip_prefix(b"<... ") {
-        let at = find(rest, b" resumed>").ok_or(NOT_RESUMED)?;
-        let (name, tail) = (&rest[..at], &rest[at + b" resumed>".len()..]);
+        let mark = b"resumed>";
+        let at = find(rest, mark).ok_or(NOT_RESUMED)?;
+        let (name, tail) = (rest[..at].trim_ascii(), &rest[at + mark.len()..]);
+        // It was interrupted again, or left alone.
+        if tail.ends_with(b"<unfinished ...>") || tail.ends_with(b"<detached ...>") {
+            return Ok(Event::Other);
+        }
         let (args, end) = arguments(tail).ok_or(NO_RESULT)?;
         return Ok(Event::Resumed { name, args, end: ended(end) });
     }
@@ -119,7 +171,7 @@ fn event(text: &[u8]) -> Result<Event<'_>, Unreadable> {
     let tail = &text[open + 1..];
     for mark in [&b"<unfinished ...>"[..], b"<detached ...>"] {
         if let Some(args) = tail.strip_suffix(mark) {
-            return Ok(Event::Begun { name, args: trim(args) });
+            return Ok(Event::Begun { name, args: args.trim_ascii() });
         }
     }
     let (args, end) = arguments(tail).ok_or(NO_RESULT)?;
@@ -145,187 +197,16 @@ fn signal(text: &[u8]) -> i32 {
     NAMES.iter().find(|(n, _)| *n == name).map_or(0, |(_, number)| *number)
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|w| w == what)
-}
-
-/// A decimal number.
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// End of the token at `at`: quoted text, a path shown by `-y`, or a comment; otherwise the next byte.
-fn skip(text: &[u8], at: usize) -> usize {
-    match text[at] {
-        b'"' => {
-            let mut i = at + 1;
-            while i < text.len() && text[i] != b'"' {
-                i += if text[i] == b'\\' { 2 } else { 1 };
-            }
-            i + 1
-        }
-        // A descriptor's path. Characters that could end it early are escaped, except in address pairs of sockets.
-        b'<' if at > 0 && (text[at - 1].is_ascii_digit() || text[at - 1] == b'D') => {
-            let (mut i, mut depth) = (at + 1, 1);
-            while i < text.len() && depth > 0 {
-                depth += match text[i] {
-                    b'<' => 1,
-                    b'>' if text[i - 1] != b'-' => -1,
-                    _ => 0,
-                };
-                i += 1;
-            }
-            i
-        }
-        b'/' if text.get(at + 1) == Some(&b'*') => find(&text[at..], b"*/").map_or(text.len(), |n| at + n + 2),
-        _ => at + 1,
-    }
-}
-
-/// The arguments up to the closing parenthesis, and the text after ` = `.
-fn arguments(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (mut i, mut depth) = (0, 0);
-    while i < text.len() {
-        match text[i] {
-            b'(' | b'{' | b'[' => depth += 1,
-            b')' if depth == 0 => {
-                let end = trim(&text[i + 1..]).strip_prefix(b"=")?;
-                return Some((trim(&text[..i]), trim(end)));
-            }
-            b')' | b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        i = skip(text, i);
-    }
-    None
-}
-
-/// Splits the arguments.
-pub(super) fn split(args: &[u8]) -> Vec<&[u8]> {
-    let mut out = Vec::new();
-    let (mut i, mut depth, mut start) = (0, 0, 0);
-    while i < args.len() {
-        match args[i] {
-            b'(' | b'{' | b'[' => depth += 1,
-            b')' | b'}' | b']' => depth -= 1,
-            b',' if depth == 0 => {
-                out.push(trim(&args[start..i]));
-                start = i + 1;
-            }
-            _ => {}
-        }
-        i = skip(args, i);
-    }
-    let last = trim(&args[start.min(args.len())..]);
-    if !last.is_empty() {
-        out.push(last);
-    }
-    out
-}
-
-fn ended(text: &[u8]) -> End<'_> {
-    let mut end = End::default();
-    let mut text = text;
-    if let Some(open) = text.iter().rposition(|b| *b == b'<')
-        && let Some(inner) = text[open + 1..].strip_suffix(b">")
-        && (open == 0 || text[open - 1] == b' ')
-        && let Some(dur) = seconds(inner)
-    {
-        end.dur_ns = Some(dur);
-        text = trim(&text[..open]);
-    }
-    let stop = text.iter().position(|b| matches!(b, b' ' | b'<')).unwrap_or(text.len());
-    let word = &text[..stop];
-    end.path = descriptor_path(text);
-    end.ret = match word {
-        b"-1" => text
-            .get(stop..)
-            .map(trim)
-            .and_then(|rest| rest.split(|b| *b == b' ').next())
-            .and_then(super::names::errno)
-            .map(|e| -e)
-            .or(Some(-1)),
-        w if w.starts_with(b"0x") => {
-            std::str::from_utf8(&w[2..]).ok().and_then(|h| u64::from_str_radix(h, 16).ok()).map(|v| v as i64)
-        }
-        w if w.len() > 1 && w.starts_with(b"0") => {
-            std::str::from_utf8(w).ok().and_then(|o| i64::from_str_radix(o, 8).ok())
-        }
-        w => integer(w),
-    };
-    end
-}
-
-/// The path after a descriptor: `3</tmp/x>`.
-pub(super) fn descriptor_path(arg: &[u8]) -> Option<&[u8]> {
-    let open = arg.iter().position(|b| *b == b'<')?;
-    if open == 0 || arg[..open].iter().any(u8::is_ascii_whitespace) {
-        return None;
-    }
-    let close = skip(arg, open);
-    arg.get(open + 1..close.checked_sub(1)?).filter(|_| arg.get(close - 1) == Some(&b'>'))
-}
-
-/// The bytes of a quoted string, unescaped, and whether it is complete. `None` if it is not a quoted string.
-pub(super) fn string(arg: &[u8]) -> Option<(Vec<u8>, bool)> {
-    let inner = arg.strip_prefix(b"\"")?;
-    let mut out = Vec::new();
-    let mut i = 0;
-    while i < inner.len() && inner[i] != b'"' {
-        i += unescape(&inner[i..], &mut out);
-    }
-    let whole = !inner.get(i + 1..).unwrap_or_default().starts_with(b"...");
-    (i < inner.len()).then_some((out, whole))
-}
-
-/// Unescapes text without quotes.
-pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut i) = (Vec::new(), 0);
-    while i < text.len() {
-        i += unescape(&text[i..], &mut out);
-    }
-    out
-}
-
-/// Unescapes one character. Returns the number of bytes read.
-fn unescape(text: &[u8], out: &mut Vec<u8>) -> usize {
-    let [b'\\', escape, ..] = text else {
-        out.push(text[0]);
-        return 1;
-    };
-    let plain = match escape {
-        b'n' => b'\n',
-        b't' => b'\t',
-        b'r' => b'\r',
-        b'v' => 0x0b,
-        b'f' => 0x0c,
-        b'x' => {
-            let hex =
-                text.get(2..4).and_then(|h| std::str::from_utf8(h).ok()).and_then(|h| u8::from_str_radix(h, 16).ok());
-            out.push(hex.unwrap_or(b'x'));
-            return if hex.is_some() { 4 } else { 2 };
-        }
-        b'0'..=b'7' => {
-            let digits = text[1..].iter().take(3).take_while(|b| (b'0'..=b'7').contains(b)).count();
-            let value = text[1..=digits].iter().fold(0u32, |n, b| n * 8 + u32::from(b - b'0'));
-            out.push(value as u8);
-            return 1 + digits;
-        }
-        other => *other,
-    };
-    out.push(plain);
-    2
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::import::syscalls::args::{descriptor_path, plain_path, split, string, unescaped};
 
     #[test]
     fn lines_of_every_kind() {
         let line = parse(b"17  1795274373.633304 openat(AT_FDCWD</tmp/a, b) \\76>, \"x\\\"),\\n\", O_RDONLY|O_CLOEXEC) = 3</tmp/x> <0.000014>").unwrap();
-        assert_eq!((line.tid, line.at_ns), (Some(17), 1_795_274_373_633_304_000));
+        assert_eq!((line.tid, line.time), (Some(17), Time::Epoch(1_795_274_373_633_304_000)));
         let Event::Call { name, args, end } = line.event else { unreachable!() };
         assert_eq!((name, split(args).len()), (&b"openat"[..], 3));
         assert_eq!(string(split(args)[1]), Some((b"x\"),\n".to_vec(), true)));
@@ -349,10 +230,89 @@ mod tests {
             parse(b"1 1.0 exit_group(0) = ?").unwrap().event,
             Event::Call { end: End { ret: None, .. }, .. }
         ));
-        for bad in
-            ["", "x", "12:00:00 read(3) = 0", "read(3) = 0", "1 1.0 read(3", "1 1.0 what", "1 99999999999.0 a() = 0"]
-        {
+        for bad in [
+            "",
+            "x",
+            "25:00:00 read(3) = 0",
+            "1 1.0 read(3",
+            "1 1.0 what",
+            "1 99999999999.0 a() = 0",
+            "[pid 1 read() = 0",
+        ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_and_threads_of_every_option() {
+        let of = |text: &str| {
+            let line = parse(text.as_bytes()).unwrap();
+            (line.tid, line.comm.map(|c| String::from_utf8_lossy(c).into_owned()), line.time)
+        };
+        let noon = 12 * 3600 * 1_000_000_000;
+        for (text, tid, comm, time) in [
+            ("read(3, \"\", 1) = 0", None, None, Time::None),
+            ("8134 read(3, \"\", 1) = 0", Some(8134), None, Time::None),
+            ("8134  12:00:00 close(3) = 0", Some(8134), None, Time::Day(noon)),
+            ("12:00:00.000001 close(3) = 0", None, None, Time::Day(noon + 1000)),
+            ("8134  12:00:00.5 (+     0.000390) close(3) = 0", Some(8134), None, Time::Day(noon + 500_000_000)),
+            ("     0.000178 close(3) = 0", None, None, Time::Relative(178_000)),
+            ("8038       0.000178 close(3) = 0", Some(8038), None, Time::Relative(178_000)),
+            ("1795844534 close(3) = 0", None, None, Time::Epoch(1_795_844_534_000_000_000)),
+            ("9049  1795844534.123456789 close(3) = 0", Some(9049), None, Time::Epoch(1_795_844_534_123_456_789)),
+            ("[pid  9045<cat>] close(3) = 0", Some(9045), Some("cat"), Time::None),
+            ("9008<a b> 12:00:00 [  59] [00007f916275aad7] close(3) = 0", Some(9008), Some("a b"), Time::Day(noon)),
+        ] {
+            assert_eq!(of(text), (tid, comm.map(str::to_owned), time), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_of_descriptors_end_where_the_token_ends() {
+        for (text, path, kind) in [
+            ("3</tmp/a\\76b>", "/tmp/a>b", None),
+            ("3</tmp/a>b>", "/tmp/a>b", None),
+            ("3</tmp/a<b>", "/tmp/a<b", None),
+            ("3</tmp/a->", "/tmp/a-", None),
+            ("3</tmp/a>(deleted)", "/tmp/a", None),
+            ("3</tmp/a (deleted)>", "/tmp/a", None),
+            ("3</dev/null<char 1:3>>", "/dev/null", Some(&b"char"[..])),
+            ("3</dev/sda<block 8:0>>(deleted)", "/dev/sda", Some(&b"block"[..])),
+            ("3<UNIX-STREAM:[1->2, \"/x\"]>", "UNIX-STREAM:[1->2, \"/x\"]", None),
+        ] {
+            let line = format!("1 1.0 fsync({text}, 7) = 0");
+            let Event::Call { args, .. } = parse(line.as_bytes()).unwrap().event else { unreachable!() };
+            let args = split(args);
+            let (found, told) = plain_path(descriptor_path(args[0]).unwrap());
+            assert_eq!((String::from_utf8(unescaped(found)).unwrap(), told, args.len()), (path.to_owned(), kind, 2));
+        }
+    }
+
+    #[test]
+    fn paths_without_an_end_cost_little() {
+        let text = [&b"read("[..], &b"1<".repeat(400_000), b") = 0"].concat();
+        let start = std::time::Instant::now();
+        let Event::Call { args, .. } = parse(&text).unwrap().event else { unreachable!() };
+        assert_eq!(split(args).len(), 1);
+        // The square would take minutes.
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn calls_end_in_many_ways() {
+        for text in [
+            "1 <... read resumed> <unfinished ...>) = ?",
+            "1 <... read resumed> <unavailable>) = ?",
+            "1 <... resumed>) = 0",
+            "1 exit_group(0) = ?",
+            "1 close(3) = ? <unavailable>",
+            "1 restart_syscall(<... resuming interrupted read ...>) = 0",
+            "1 read(3, 0x7ff, 5) = ? ERESTARTSYS (To be restarted if SA_RESTART is set)",
+        ] {
+            assert!(
+                matches!(parse(text.as_bytes()).unwrap().event, Event::Call { .. } | Event::Resumed { .. }),
+                "{text}"
+            );
         }
     }
 }

@@ -107,7 +107,7 @@ fn is_flush(r: &Record) -> bool {
     r.bytes == 0 && r.is(category::FLUSH) && !r.is(category::WRITE)
 }
 
-fn flags(r: &Record) -> i32 {
+pub(super) fn flags(r: &Record) -> i32 {
     let mut out = 0;
     for (bit, flag) in [
         (category::SYNC, block_flags::SYNC),

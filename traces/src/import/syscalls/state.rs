@@ -4,21 +4,20 @@ use std::collections::HashMap;
 
 use super::{
     Told,
+    args::{self as line, End},
     calls::{self, Arg},
-    line::{self, End},
     names,
 };
 use crate::{
     ReelWriter, TableWriter, Text,
     format::{
-        rows::{Exec, Op, Task},
+        rows::{Exec, File, Op, Task},
         text,
     },
     import::{Result, paths::Paths},
     shared_map::SharedMap,
 };
 
-const AT_FDCWD: i32 = -100;
 const O_APPEND: i64 = 0o2000;
 const O_DIRECTORY: i64 = 0o200_000;
 const CLONE_FILES: i64 = 0x400;
@@ -33,6 +32,8 @@ const MOST_PENDING: usize = 1 << 20;
 struct Open {
     position: Option<i64>,
     append: bool,
+    /// The file it was last seen with.
+    file: Option<i64>,
 }
 
 /// A thread. Its row is written when it exits.
@@ -50,7 +51,7 @@ struct Table {
     users: u32,
 }
 
-pub(super) struct State<'a> {
+pub(in crate::import) struct State<'a> {
     base_ns: i64,
     ops: &'a mut TableWriter<Op>,
     tasks: &'a mut TableWriter<Task>,
@@ -65,20 +66,35 @@ pub(super) struct State<'a> {
     /// Calls begun and not ended, by thread: start, name, arguments so far.
     pending: HashMap<i32, (i64, Vec<u8>, Vec<u8>)>,
     words: text::Interner,
+    /// Whether a file or folder was renamed.
+    renames: bool,
+    /// Whether the text has no times, so that the time between two lines is no duration.
+    order_only: bool,
     regular: Text,
     directory: Text,
     other: Text,
-    pub(super) told: Told,
+    pub(in crate::import) told: Told,
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(base_ns: i64, writer: &'a mut ReelWriter) -> Self {
+    pub(in crate::import) fn new(base_ns: i64, writer: &'a mut ReelWriter) -> Self {
+        Self::of(base_ns, &mut writer.ops, &mut writer.tasks, &mut writer.execs, &mut writer.files)
+    }
+
+    /// With these tables.
+    pub(in crate::import) fn of(
+        base_ns: i64,
+        ops: &'a mut TableWriter<Op>,
+        tasks: &'a mut TableWriter<Task>,
+        execs: &'a mut TableWriter<Exec>,
+        files: &'a mut TableWriter<File>,
+    ) -> Self {
         Self {
             base_ns,
-            ops: &mut writer.ops,
-            tasks: &mut writer.tasks,
-            execs: &mut writer.execs,
-            paths: Paths::new(&mut writer.files),
+            ops,
+            tasks,
+            execs,
+            paths: Paths::new(files),
             threads: HashMap::new(),
             tables: Vec::new(),
             descriptions: HashMap::new(),
@@ -86,11 +102,31 @@ impl<'a> State<'a> {
             next_task: 0,
             pending: HashMap::new(),
             words: text::Interner::new(1 << 14),
+            renames: false,
+            order_only: false,
             regular: "regular".into(),
             directory: "directory".into(),
             other: "other".into(),
             told: Told::default(),
         }
+    }
+
+    /// From now on, times are only an order.
+    pub(in crate::import) fn order_only(&mut self) {
+        self.order_only = true;
+    }
+
+    /// A thread has this name, and is of this process if that is known. Returns its task.
+    pub(in crate::import) fn named(&mut self, tid: i32, pid: Option<i32>, comm: &[u8]) -> i64 {
+        let task_id = self.task_id(tid);
+        let comm = self.words.get(&comm[..comm.len().min(15)]);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            if !comm.is_empty() {
+                thread.row.comm = comm;
+            }
+            thread.row.pid = pid.unwrap_or(thread.row.pid);
+        }
+        task_id
     }
 
     /// Time since the start of the reel. strace uses the time of day, which may be set back.
@@ -129,7 +165,7 @@ impl<'a> State<'a> {
         if table.users == 0 { std::mem::take(&mut table.fds) } else { table.fds.clone() }
     }
 
-    pub(super) fn begun(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
+    pub(in crate::import) fn begun(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8]) -> Result<()> {
         self.task_id(tid);
         // A line of the child may come before the fork returns.
         if let Some((start, name, args)) = self.pending.insert(tid, (at_ns, name.to_vec(), args.to_vec())) {
@@ -141,12 +177,20 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    pub(super) fn resumed(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) -> Result<()> {
+    pub(in crate::import) fn resumed(
+        &mut self,
+        tid: i32,
+        at_ns: i64,
+        name: &[u8],
+        args: &[u8],
+        end: &End<'_>,
+    ) -> Result<()> {
         match self.pending.remove(&tid) {
-            Some((start, begun, mut all)) if begun == name => {
+            Some((start, begun, mut all)) if line::is_same(&begun, name) => {
                 all.extend_from_slice(args);
-                let end = End { dur_ns: end.dur_ns.or(Some(at_ns.saturating_sub(start).max(0))), ..*end };
-                self.call(tid, start, name, &all, &end)
+                let since = Some(at_ns.saturating_sub(start).max(0)).filter(|_| !self.order_only);
+                let end = End { dur_ns: end.dur_ns.or(since), ..*end };
+                self.call(tid, start, &begun, &all, &end)
             }
             other => {
                 if let Some(other) = other {
@@ -158,7 +202,7 @@ impl<'a> State<'a> {
         }
     }
 
-    pub(super) fn exited(&mut self, tid: i32, at_ns: i64, status: i32) -> Result<()> {
+    pub(in crate::import) fn exited(&mut self, tid: i32, at_ns: i64, status: i32) -> Result<()> {
         self.task_id(tid);
         let end = self.since_start(at_ns);
         self.told.last_ns = self.told.last_ns.max(end);
@@ -174,7 +218,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(in crate::import) fn finish(&mut self) -> Result<()> {
         self.end_pending()?;
         let mut left: Vec<Task> = self.threads.drain().map(|(_, t)| t.row).collect();
         left.sort_by_key(|t| t.task_id);
@@ -206,7 +250,14 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    pub(super) fn call(&mut self, tid: i32, at_ns: i64, name: &[u8], args: &[u8], end: &End<'_>) -> Result<()> {
+    pub(in crate::import) fn call(
+        &mut self,
+        tid: i32,
+        at_ns: i64,
+        name: &[u8],
+        args: &[u8],
+        end: &End<'_>,
+    ) -> Result<()> {
         self.task_id(tid);
         match name {
             b"clone" | b"clone3" | b"fork" | b"vfork" => self.forked(tid, at_ns, name, args, end),
@@ -250,29 +301,35 @@ impl<'a> State<'a> {
                 Arg::Skip => {}
                 Arg::Fd => {
                     (row.fd, row.file) = self.descriptor(text, start_ns)?;
-                    row.ofd = self.description(tid, row.fd);
+                    row.ofd = self.description(tid, row.fd, row.file);
                 }
                 Arg::Fd2 => {
                     (row.fd2, row.file2) = self.descriptor(text, start_ns)?;
-                    row.ofd2 = self.description(tid, row.fd2);
+                    row.ofd2 = self.description(tid, row.fd2, row.file2);
                 }
-                Arg::Dirfd => row.dirfd = directory(text),
-                Arg::Dirfd2 => row.dirfd2 = directory(text),
+                Arg::Dirfd => row.dirfd = line::directory(text),
+                Arg::Dirfd2 => row.dirfd2 = line::directory(text),
                 Arg::Path => row.path = self.path(text),
                 Arg::Path2 => row.path2 = self.path(text),
                 Arg::Len => row.len_bytes = self.value(text),
                 Arg::Offset => row.offset_bytes = self.value(text),
-                Arg::Vector => row.len_bytes = vector(text),
+                Arg::Vector => row.len_bytes = line::vector(text),
                 Arg::Flags => row.flags = self.value(text),
                 Arg::Mode => row.mode = self.value(text).map(|m| m as i32),
+                Arg::How => {
+                    let mut part = |name: &[u8]| line::member(text, name).and_then(|v| self.value(v));
+                    (row.flags, row.aux2) = (part(b"flags="), part(b"resolve="));
+                    row.mode = part(b"mode=").map(|m| m as i32);
+                }
                 Arg::Aux => row.aux = self.value(text),
                 Arg::Aux2 => row.aux2 = self.value(text),
                 Arg::Stat => {
-                    row.mode = member(text, b"st_mode=")
-                        .or(member(text, b"stx_mode="))
+                    row.mode = line::member(text, b"st_mode=")
+                        .or(line::member(text, b"stx_mode="))
                         .and_then(names::value)
                         .map(|m| m as i32);
-                    row.len_bytes = member(text, b"st_size=").or(member(text, b"stx_size=")).and_then(line::integer);
+                    row.len_bytes =
+                        line::member(text, b"st_size=").or(line::member(text, b"stx_size=")).and_then(line::integer);
                 }
             }
         }
@@ -306,8 +363,10 @@ impl<'a> State<'a> {
             self.told.without_path += 1;
             return Ok(None);
         };
+        let (path, device) = line::plain_path(path);
         let path = line::unescaped(path);
         let kind = match path.first() {
+            _ if device.is_some() => &self.words.get(device.unwrap_or_default()),
             Some(b'/') if directory => &self.directory,
             Some(b'/') => &self.regular,
             _ => &self.other,
@@ -315,20 +374,33 @@ impl<'a> State<'a> {
         Ok(Some(self.paths.file(&path, &kind.clone(), at_ns)?))
     }
 
-    /// The open file description of a descriptor.
-    fn description(&mut self, tid: i32, fd: Option<i32>) -> Option<i64> {
+    /// The open file description of a descriptor, which is open on `file` if the text shows that.
+    fn description(&mut self, tid: i32, fd: Option<i32>, file: Option<i64>) -> Option<i64> {
         let table = self.threads.get(&tid)?.table;
         let fd = fd.filter(|fd| *fd >= 0)?;
         let next = self.next_ofd;
-        let fds = &mut self.tables.get_mut(table)?.fds;
-        let ofd = fds.get(fd as u32).copied().unwrap_or(next);
-        if ofd == next {
-            // Opened before the trace.
-            fds.insert(fd as u32, ofd);
-            self.next_ofd += 1;
-            self.descriptions.insert(ofd, Open { position: None, append: false });
+        let known = self.tables.get(table)?.fds.get(fd as u32).copied();
+        if let Some(ofd) = known
+            && self.is_still(ofd, file)
+        {
+            return Some(ofd);
         }
-        Some(ofd)
+        // Opened before the trace, or by a call that the text does not show.
+        self.tables.get_mut(table)?.fds.insert(fd as u32, next);
+        self.next_ofd += 1;
+        self.descriptions.insert(next, Open { position: None, append: false, file });
+        Some(next)
+    }
+
+    /// Whether a description is open on this file. A renamed file has another path afterwards, and is the same one.
+    fn is_still(&mut self, ofd: i64, file: Option<i64>) -> bool {
+        let Some(open) = self.descriptions.get_mut(&ofd) else { return true };
+        match (open.file, file) {
+            (Some(was), Some(is)) if was != is && !self.renames => return false,
+            (None, Some(_)) => open.file = file,
+            _ => {}
+        }
+        true
     }
 
     /// Applies the effect of the call on descriptors and offsets.
@@ -336,12 +408,12 @@ impl<'a> State<'a> {
         let ret = op.ret.unwrap_or(-1);
         let table = self.threads.get(&tid).map_or(0, |t| t.table);
         match name {
-            "open" | "openat" | "creat" if ret >= 0 => {
+            "open" | "openat" | "openat2" | "creat" if ret >= 0 => {
                 let flags = op.flags.unwrap_or(0);
                 op.file = self.file(end.path, flags & O_DIRECTORY != 0, op.start_ns)?;
                 let ofd = self.next_ofd;
                 self.next_ofd += 1;
-                self.descriptions.insert(ofd, Open { position: Some(0), append: flags & O_APPEND != 0 });
+                self.descriptions.insert(ofd, Open { position: Some(0), append: flags & O_APPEND != 0, file: op.file });
                 self.attach(table, ret, ofd);
                 op.ofd = Some(ofd);
             }
@@ -368,6 +440,7 @@ impl<'a> State<'a> {
                 }
                 self.told.without_position += i64::from(op.offset_bytes.is_none() && ret > 0);
             }
+            "rename" | "renameat" | "renameat2" if ret == 0 => self.renames = true,
             "lseek" => {
                 if let Some(open) = op.ofd.and_then(|ofd| self.descriptions.get_mut(&ofd)) {
                     op.offset_bytes = open.position;
@@ -459,33 +532,4 @@ impl<'a> State<'a> {
             capabilities: None,
         })?)
     }
-}
-
-fn directory(text: &[u8]) -> Option<i32> {
-    if text.starts_with(b"AT_FDCWD") {
-        return Some(AT_FDCWD);
-    }
-    let digits = text.split(|b| !(b.is_ascii_digit() || *b == b'-')).next()?;
-    line::integer(digits).and_then(|n| i32::try_from(n).ok())
-}
-
-/// The value of `name` in `{name=value, …}`.
-fn member<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
-    let at = text.windows(name.len()).position(|w| w == name)? + name.len();
-    text[at..].split(|b| matches!(b, b',' | b'}' | b' ')).next()
-}
-
-/// The total length of a vector. `None` if strace cut it.
-fn vector(text: &[u8]) -> Option<i64> {
-    let name = b"iov_len=";
-    let (mut rest, mut sum) = (text, 0i64);
-    if text.ends_with(b", ...]") {
-        return None;
-    }
-    while let Some(at) = rest.windows(name.len()).position(|w| w == name) {
-        rest = &rest[at + name.len()..];
-        let digits = rest.split(|b| !b.is_ascii_digit()).next().unwrap_or_default();
-        sum = sum.checked_add(line::integer(digits)?)?;
-    }
-    Some(sum)
 }

@@ -138,13 +138,13 @@ const ERRNOS: [&str; 133] = [
 ];
 
 /// The number of an error name.
-pub(super) fn errno(name: &[u8]) -> Option<i64> {
+pub(in crate::import) fn errno(name: &[u8]) -> Option<i64> {
     let at = ERRNOS.iter().position(|n| !n.is_empty() && n.as_bytes() == name)?;
     Some(at as i64 + 1)
 }
 
 /// Flags of calls whose flags are stored. Their prefixes make them unique.
-const FLAGS: [(&str, i64); 76] = [
+const FLAGS: [(&str, i64); 82] = [
     ("O_RDONLY", 0),
     ("O_WRONLY", 1),
     ("O_RDWR", 2),
@@ -173,6 +173,12 @@ const FLAGS: [(&str, i64); 76] = [
     ("AT_STATX_SYNC_AS_STAT", 0),
     ("AT_STATX_FORCE_SYNC", 0x2000),
     ("AT_STATX_DONT_SYNC", 0x4000),
+    ("RESOLVE_NO_XDEV", 1),
+    ("RESOLVE_NO_MAGICLINKS", 2),
+    ("RESOLVE_NO_SYMLINKS", 4),
+    ("RESOLVE_BENEATH", 8),
+    ("RESOLVE_IN_ROOT", 0x10),
+    ("RESOLVE_CACHED", 0x20),
     ("F_OK", 0),
     ("X_OK", 1),
     ("W_OK", 2),
@@ -234,7 +240,7 @@ const CLONE: [(&str, i64); 6] = [
 ];
 
 /// The value of a number, or of names joined by `|`. `None` if a name is unknown.
-pub(super) fn value(text: &[u8]) -> Option<i64> {
+pub(in crate::import) fn value(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     text.split('|').try_fold(0, |sum, word| {
         let named = FLAGS.iter().find(|(name, _)| *name == word).map(|(_, v)| *v);
@@ -247,7 +253,7 @@ pub(super) fn value(text: &[u8]) -> Option<i64> {
 }
 
 /// The flags of clone that select what is shared. Others are ignored.
-pub(super) fn clone_flags(args: &[u8]) -> i64 {
+pub(in crate::import) fn clone_flags(args: &[u8]) -> i64 {
     let words = args.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_'));
     words.filter_map(|w| CLONE.iter().find(|(name, _)| name.as_bytes() == w)).fold(0, |sum, (_, v)| sum | v)
 }

@@ -2,7 +2,7 @@
 
 /// Column of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arg {
+pub(in crate::import) enum Arg {
     /// Not stored.
     Skip,
     /// Descriptor, source descriptor.
@@ -27,6 +27,8 @@ pub(super) enum Arg {
     Flags,
     /// Mode.
     Mode,
+    /// Flags, mode and how a path is followed, of `openat2`.
+    How,
     /// Further argument.
     Aux,
     /// One more.
@@ -35,12 +37,13 @@ pub(super) enum Arg {
     Stat,
 }
 
-use Arg::{Aux, Aux2, Dirfd, Dirfd2, Fd, Fd2, Flags, Len, Mode, Offset, Path, Path2, Skip, Stat, Vector};
+use Arg::{Aux, Aux2, Dirfd, Dirfd2, Fd, Fd2, Flags, How, Len, Mode, Offset, Path, Path2, Skip, Stat, Vector};
 
 /// File system calls, with their arguments in order.
 const CALLS: &[(&str, &[Arg])] = &[
     ("open", &[Path, Flags, Mode]),
     ("openat", &[Dirfd, Path, Flags, Mode]),
+    ("openat2", &[Dirfd, Path, How]),
     ("creat", &[Path, Mode]),
     ("close", &[Fd]),
     ("read", &[Fd, Skip, Len]),
@@ -56,6 +59,8 @@ const CALLS: &[(&str, &[Arg])] = &[
     ("lseek", &[Fd, Aux, Flags]),
     ("fsync", &[Fd]),
     ("fdatasync", &[Fd]),
+    ("sync", &[]),
+    ("syncfs", &[Fd]),
     ("sync_file_range", &[Fd, Offset, Len, Flags]),
     ("truncate", &[Path, Len]),
     ("ftruncate", &[Fd, Len]),
@@ -102,6 +107,6 @@ const CALLS: &[(&str, &[Arg])] = &[
 ];
 
 /// The arguments of a file system call.
-pub(super) fn arguments(name: &[u8]) -> Option<(&'static str, &'static [Arg])> {
+pub(in crate::import) fn arguments(name: &[u8]) -> Option<(&'static str, &'static [Arg])> {
     CALLS.iter().find(|(n, _)| n.as_bytes() == name).map(|(n, a)| (*n, *a))
 }
