@@ -3,7 +3,7 @@
 use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task, rec_wait};
 use ioreel_traces::{
     Result,
-    rows::{Fd, Map, Op, Task},
+    rows::{Fd, Map, Op, Task, Wait},
 };
 
 use super::{Assembler, ENDED, Ended, Life};
@@ -286,10 +286,13 @@ impl Assembler {
         waits.take(rec, &addresses(kernel), &addresses(user), op, pid, self.t0_ns);
     }
 
-    /// Writes the waits of an operation that has ended, or (`in_flight`) was still running at the end.
-    pub(super) fn waits_of(&mut self, op: &Op, task_id: u32, in_flight: bool) -> Result<()> {
-        let Some(waits) = &mut self.waits else { return Ok(()) };
-        waits.ended(task_id, op, !in_flight).into_iter().try_for_each(|row| self.writer.waits.push(row))
+    /// Writes the waits of an operation that was written, or drops those of one that was filtered out.
+    pub(super) fn waits_of(&mut self, waits: Vec<Wait>, written: bool) -> Result<()> {
+        match &mut self.waits {
+            Some(all) if !written => all.dropped += waits.len() as i64,
+            _ => waits.into_iter().try_for_each(|row| self.writer.waits.push(row))?,
+        }
+        Ok(())
     }
 }
 

@@ -30,6 +30,8 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Waits {
     min_ns: i64,
+    /// A wait that has no operation is kept from this duration on.
+    alone_ns: i64,
     symbols: Functions,
     modules: Modules,
     stacks: Interner,
@@ -40,10 +42,12 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Keeps waits of operations that last at least `min_ns`.
-    pub(crate) fn new(min_ns: i64, symbols: Functions) -> Self {
+    /// Keeps waits of operations that last at least `min_ns`. Operations shorter than `op_min_ns` are not recorded, so
+    /// that a shorter wait without an operation belongs to one of these.
+    pub(crate) fn new(min_ns: i64, op_min_ns: i64, symbols: Functions) -> Self {
         Self {
             min_ns,
+            alone_ns: min_ns.max(op_min_ns),
             symbols,
             modules: Modules::default(),
             stacks: Interner::new(INTERNED_STACKS),
@@ -88,11 +92,11 @@ impl Waits {
         if held.is_empty() {
             self.held.remove(&task);
         }
-        let min_ns = self.min_ns;
+        let (min_ns, alone_ns) = (self.min_ns, self.alone_ns);
         let keep = |h: &Held| {
             // The operation of this wait was lost, so the duration of the wait decides.
             let own = h.op_start_ns == op.start_ns;
-            if own { !ended || op.dur_ns >= min_ns } else { h.row.dur_ns >= min_ns }
+            if own { !ended || op.dur_ns >= min_ns } else { h.row.dur_ns >= alone_ns }
         };
         let all = rows.len();
         let named = |mut h: Held| {
@@ -115,7 +119,7 @@ impl Waits {
     pub(crate) fn rest(&mut self) -> Vec<Wait> {
         let mut rows: Vec<Held> = self.held.drain().flat_map(|(_, held)| held).collect();
         let all = rows.len();
-        rows.retain(|h| h.row.dur_ns >= self.min_ns);
+        rows.retain(|h| h.row.dur_ns >= self.alone_ns);
         self.dropped += (all - rows.len()) as i64;
         rows.sort_by_key(|h| h.row.start_ns);
         rows.into_iter().map(|h| h.row).collect()

@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_header() {
         assert_eq!(size_of::<rec_hdr>(), 24);
-        assert_eq!(size_of::<rec_op>(), 136);
+        assert_eq!(size_of::<rec_op>(), 144);
         assert_eq!(size_of::<op_tail>(), 80);
     }
 

@@ -50,6 +50,8 @@ pub(crate) fn add_to(list: &mut Tests) {
         waits::a_cold_read
         waits::busy_cpus
         waits::a_writer_ahead_of_its_disk
+        waits::write_back_throttling
+        waits::time_off_the_cpu
         waits::nothing_unless_asked
         waits::losses_are_exact
         kernel::backends

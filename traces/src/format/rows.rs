@@ -95,6 +95,10 @@ table! {
         compressibility_permille: Option<i32> as Dict,
         /// Source `lower`: the operation of which this is a part, where known. Key into this table.
         parent_op: Option<i64> as Ids,
+        /// Recorded with `--waits`: the part of `dur_ns` that the thread was off its CPU, all waits together, also those
+        /// without a row in `waits`. The rest is CPU time in the call, which includes spinning for a lock. Null for
+        /// sources other than `syscall`, for calls in flight at the start or end, and where a switch reached no probe.
+        off_cpu_ns: Option<i64> as Split,
         /// Replay: `op_id` of the original operation.
         orig_op_id: Option<i64> as Delta,
         /// Replay: time at which the operation was due. `start_ns - due_ns` is its lateness.
@@ -408,7 +412,7 @@ impl File {
 }
 
 table! {
-    /// One row per wait: a recorded thread was off its CPU during a slow operation.
+    /// One row per wait: a recorded thread was off its CPU during an operation of at least `waits_min_ns` (manifest).
     pub struct Wait in "waits", sorted by start_ns, id wait_id, lasting dur_ns {
         /// Unique id. Negative before it is written.
         wait_id: i64 as Delta,
@@ -425,7 +429,8 @@ table! {
         /// `ops.start_ns` of that operation. With `task_id` it identifies the operation.
         op_start_ns: i64 as Delta,
         /// What it waited for: `device`, `journal`, `inode_lock`, `lock`, `page_lock`, `page_under_write_back`,
-        /// `write_back_throttle`, `memory_reclaim`, `run_queue`, `other`.
+        /// `dirty_limit`, `wbt`, `block_throttle`, `memory_reclaim`, `run_queue`, `request`, `peer`, `other`: see
+        /// `docs/trace-format.md`.
         reason: Text as Dict,
         /// Kernel functions at that moment, outermost first, separated by `;`.
         stack: Option<Text> as Dict,

@@ -72,9 +72,15 @@ const REASONS: &[&str] = &[
     "lock",
     "page_lock",
     "page_under_write_back",
+    // Written by older recorders in place of the next three.
     "write_back_throttle",
+    "dirty_limit",
+    "wbt",
+    "block_throttle",
     "memory_reclaim",
     "run_queue",
+    "request",
+    "peer",
     "other",
 ];
 /// Words of `tree.origin`.
@@ -248,6 +254,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
     words(batch, place, "state", STATES)?;
     let (task, ret, dur) = (Ints::of(batch, "task_id")?, Ints::of(batch, "ret")?, Ints::of(batch, "dur_ns")?);
     let original = Ints::of(batch, "orig_op_id")?;
+    let off_cpu = Ints::of(batch, "off_cpu_ns")?;
     for i in 0..batch.num_rows() {
         let tool = source.code(i) == Some(1);
         known.tool_ops += i64::from(tool);
@@ -269,6 +276,11 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
                 place.bad(Check::Values, dur.name, i, || "unreported, but dur_ns is not 0".into());
             }
             _ => {}
+        }
+        if let (Some(off), Some(all)) = (off_cpu.get(i), dur.get(i))
+            && !(0..=all).contains(&off)
+        {
+            place.bad(Check::Values, off_cpu.name, i, || format!("off_cpu_ns is {off}, dur_ns {all}"));
         }
         if known.replay && source.code(i) == Some(2) && original.get(i).is_none_or(|o| o < 0) {
             place.bad(Check::Reference, original.name, i, || "replayed, but orig_op_id is not an id".into());

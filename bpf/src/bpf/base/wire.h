@@ -106,6 +106,9 @@ struct file_more {
 	__u32 fs_path_bytes; /* of the path that follows the first: from the root of the (real) file's file system */
 };
 
+/* rec_op.off_cpu_ns of a call that left its CPU unseen by a probe. */
+#define WIRE_OFF_CPU_UNKNOWN 0xffffffffffffffffull
+
 enum op_flags {
 	OPF_FILE = 1, /* file, ofd and positions are set */
 	OPF_FILE2 = 2, /* the same for the tail's file2 */
@@ -137,6 +140,7 @@ struct rec_op {
 	__s64 pos_before; /* f_pos at entry and at return */
 	__s64 pos_after;
 	__u64 args[6];
+	__u64 off_cpu_ns; /* --waits: time off the CPU inside the call, or WIRE_OFF_CPU_UNKNOWN */
 };
 
 /* Header of a CPU's ring of rec_op in shared memory. The probe writes the first half, the recorder the second. */

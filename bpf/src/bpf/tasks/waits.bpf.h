@@ -50,6 +50,7 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, boo
 		if (l)
 			l->no_wait_state++;
 		st->switches++;
+		st->op.off_cpu_ns = WIRE_OFF_CPU_UNKNOWN;
 		return;
 	}
 	ws->rec.task_id = st->task_id;
@@ -76,17 +77,22 @@ static __always_inline void wait_ends(struct task_struct *task)
 	struct cpu_ledger *l = cpu_ledger();
 	void *ring = cpu_ring(cpu);
 	struct task_state *st;
+	__u64 now_ns;
 
 	if (!ws || !ws->rec.off_ns || !l || !ring)
 		return;
+	now_ns = bpf_ktime_get_ns();
 	st = recorded(task);
-	if (st)
+	if (st) {
 		st->switches++;
+		if (st->op.off_cpu_ns != WIRE_OFF_CPU_UNKNOWN)
+			st->op.off_cpu_ns += now_ns - ws->rec.off_ns;
+	}
 	/* User space expects the user stack after space for a full kernel stack. */
 	len = ws->rec.user_bytes ? sizeof(*ws) : sizeof(ws->rec) + (ws->rec.kernel_bytes & WAIT_STACK_MASK);
 	if (len > sizeof(*ws))
 		len = sizeof(*ws);
-	begin_record(l, &ws->rec.hdr, cpu, REC_WAIT, CLASS_WAITS, len, bpf_ktime_get_ns());
+	begin_record(l, &ws->rec.hdr, cpu, REC_WAIT, CLASS_WAITS, len, now_ns);
 	send_record(l, ring, ws, len, CLASS_WAITS, cpu);
 	ws->rec.off_ns = 0;
 }
