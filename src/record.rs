@@ -125,7 +125,7 @@ pub(crate) struct Args {
     key_file: Option<PathBuf>,
     /// Record what operations of at least --waits-min wait for: device, journal, lock, throttling, reclaim, run queue.
     /// Derived from the kernel stack at each context switch (table `waits`, summarised by `info`). Also records the time
-    /// off the CPU of every call (`ops.off_cpu_ns`)
+    /// off the CPU of every call (`ops.off_cpu_ns`) and commits of journals (table `commits`)
     #[arg(long)]
     waits: bool,
     /// With --waits: keep the waits of operations that took at least this long, as a number with ns, us, ms or s; 0ns

@@ -64,6 +64,7 @@ pub(crate) fn fill(
         "bio" => assembler.writer.bio.rotated(),
         "waits" => assembler.writer.waits.rotated(),
         "cache" => assembler.writer.cache.rotated(),
+        "commits" => assembler.writer.commits.rotated(),
         _ => 0,
     };
     let mut enter = |name: &str, (seen, dropped): (i64, i64), hidden: i64, written: i64, made: i64| {
@@ -104,6 +105,11 @@ pub(crate) fn fill(
         let (seen, lost) = books.class(rec_class::CLASS_WAITS);
         let written = assembler.writer.waits.written();
         enter("waits", (seen - dropped, lost), dropped, written, counts.waits - dropped);
+    }
+    let commits = books.class(rec_class::CLASS_COMMITS);
+    if commits.0 != 0 {
+        let (elsewhere, written) = (counts.commits_elsewhere, assembler.writer.commits.written());
+        enter("commits", (commits.0 - elsewhere, commits.1), elsewhere, written, counts.commits - elsewhere);
     }
     // Several records may make one row, so records are counted.
     enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
@@ -147,6 +153,8 @@ pub(crate) fn fill(
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
     left_out("contents dropped again by rotation", hashes_rotated);
     left_out("waits dropped again by rotation", assembler.writer.waits.rotated());
+    left_out("commits dropped again by rotation", assembler.writer.commits.rotated());
+    left_out("commits of file systems that no recorded operation used", counts.commits_elsewhere);
     left_out("events of the page cache dropped again by rotation", assembler.writer.cache.rotated());
     left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
     left_out("calls by the 32-bit entry that are not recorded", books.sum(|l| l.compat_calls));

@@ -1,5 +1,6 @@
 //! System calls and what the kernel does for them: arguments, results, contents, mappings, io_uring, waits.
 
+pub(crate) mod commits;
 pub(crate) mod contents;
 pub(crate) mod ground_truth;
 pub(crate) mod kernel;
@@ -51,6 +52,12 @@ pub(crate) fn add_to(list: &mut Tests) {
         waits::busy_cpus
         waits::a_writer_ahead_of_its_disk
         waits::write_back_throttling
+        waits::who_holds_a_lock
+        commits::of_jbd2
+        commits::of_a_small_journal
+        commits::of_fast_commits
+        commits::of_xfs
+        commits::of_btrfs
         waits::time_off_the_cpu
         waits::nothing_unless_asked
         waits::losses_are_exact

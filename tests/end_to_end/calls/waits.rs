@@ -1,6 +1,12 @@
 //! What slow operations wait for, with planted causes.
 
-use std::{collections::HashMap, fs, io::Read, path::Path, process::Stdio};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    io::Read,
+    path::Path,
+    process::Stdio,
+};
 
 use ioreel_traces::{
     Reel,
@@ -200,8 +206,48 @@ pub(crate) fn time_off_the_cpu() {
             let of_it = waits.iter().filter(|w| (w.task_id, w.op_start_ns) == (op.task_id, op.start_ns));
             let peer_ns: i64 = of_it.filter(|w| w.reason == *"peer").map(|w| w.dur_ns).sum();
             assert!(min == "1s" || peer_ns > 20_000_000, "{op:?}: {waits:?}");
+            let mut of_it = waits.iter().filter(|w| (w.task_id, w.op_start_ns) == (op.task_id, op.start_ns));
+            // Another thread of the program woke it.
+            let woken = |w: &Wait| w.waker_comm.as_deref() == Some("python3") && w.waker_task_id != Some(op.task_id);
+            assert!(min == "1s" || of_it.any(|w| woken(w) && w.waker_task_id.is_some()), "{op:?}: {waits:?}");
         }
     }
+}
+
+/// A writer that finds its file locked tells the lock and who holds it: `dd`, which sleeps in direct writes that make
+/// the file longer.
+pub(crate) fn who_holds_a_lock() {
+    const WRITER: &str = "
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY)
+for _ in range(400):
+    os.pwrite(fd, b'x', 0)
+    time.sleep(0.001)
+";
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let file = mounted.path().join("one");
+    let script = format!(
+        "touch {0}; dd if=/dev/zero of={0} bs=4M count=60 oflag=direct conv=notrunc status=none & \
+         python3 -c \"$1\" {0}; wait",
+        text(&file)
+    );
+    let (ops, waits) = calls_and_waits(&["sh", "-c", &script, "sh", WRITER], &["--waits-min", "0ns"]);
+    let of_dd: Vec<i64> = {
+        let direct = ops.iter().filter(|o| o.op == *"write" && o.len_bytes == Some(4 << 20));
+        direct.map(|o| o.task_id).collect()
+    };
+    let held = |w: &&Wait| w.op == *"pwrite64" && w.reason == *"inode_lock";
+    let waited: Vec<&Wait> = waits.iter().filter(held).collect();
+    assert!(!waited.is_empty(), "{waits:?}");
+    let locks: HashSet<Option<i64>> = waited.iter().map(|w| w.lock_id).collect();
+    assert!(locks.len() == 1 && !locks.contains(&None), "{waited:?}");
+    assert!(waited.iter().all(|w| w.lock_kind.as_deref() == Some("rwsem_write")), "{waited:?}");
+    let owned =
+        |w: &&&Wait| w.owner_comm.as_deref() == Some("dd") && w.owner_task_id.is_some_and(|t| of_dd.contains(&t));
+    // Between two writes nobody holds it.
+    let owners = waited.iter().filter(owned).count();
+    assert!(owners > 0 && owners * 2 >= waited.len(), "{waited:?}");
+    assert!(waited.iter().any(|w| w.waker_comm.as_deref() == Some("dd") && w.waker_task_id == w.owner_task_id));
 }
 
 /// Write-back throttling of the device has a reason of its own.

@@ -296,7 +296,7 @@ pub struct Probe {
 
 /// Classes in which one event makes one row, so that `written` is also a number of rows. The other classes (`tasks`,
 /// `files`, …) count records: a row may have several, or none.
-pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "actions"];
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "commits", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
