@@ -23,12 +23,12 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Value of the column.
     /// Whether it is a kernel lock, which has an owner.
     pub(crate) fn is_lock(self) -> bool {
         matches!(self, Self::Lock | Self::InodeLock)
     }
 
+    /// Value of the column.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::RunQueue => "run_queue",

@@ -147,11 +147,14 @@ fn version_2(folder: &Path, group: &mut Cgroup) {
     }
 }
 
+/// Picks a limit.
+type Member = fn(&mut IoLimit) -> &mut Option<i64>;
+
 fn version_1(folder: &Path, group: &mut Cgroup) {
     let number = |file: &str| content(folder, file).trim().parse::<i64>().ok();
     lower(&mut group.memory_max_bytes, number("memory.limit_in_bytes").filter(|n| *n < NO_LIMIT));
     cpu(group, number("cpu.cfs_quota_us"), number("cpu.cfs_period_us"));
-    let rates: [(&str, fn(&mut IoLimit) -> &mut Option<i64>); 4] = [
+    let rates: [(&str, Member); 4] = [
         ("read_bps", |l| &mut l.read_bytes_per_s),
         ("write_bps", |l| &mut l.write_bytes_per_s),
         ("read_iops", |l| &mut l.reads_per_s),

@@ -149,14 +149,16 @@ pub(crate) fn a_writer_ahead_of_its_disk() {
     assert_waits_for(&waits, "write", &["dirty_limit"]);
 }
 
-/// Without the option there is no table, and no probe.
+/// Without the option there is no table, and no probe: neither of the scheduler, nor of locks, nor of commits.
 pub(crate) fn nothing_unless_asked() {
     let out = temp_dir();
     let reel = out.path().join("plain.reel");
     succeed(&mut record(&reel, &["--no-snapshot"], &["sh", "-c", "sleep 0.01; : >/dev/null"]));
     let reel = assert_valid(&reel);
     assert!(reel.read::<Wait>().unwrap().is_empty());
-    assert!(reel.manifest.probes.iter().all(|p| !p.name.starts_with("wait_")), "{:?}", reel.manifest.probes);
+    const OF_WAITS: [&str; 6] = ["wait_", "lock_", "jbd2_", "ext4_fast_", "xfs_log_", "btrfs_commit"];
+    let of_waits = |name: &str| OF_WAITS.iter().any(|start| name.starts_with(start));
+    assert!(reel.manifest.probes.iter().all(|p| !of_waits(&p.name)), "{:?}", reel.manifest.probes);
     assert!(reel.rows::<Op>().all(|op| op.unwrap().off_cpu_ns.is_none()));
     assert_eq!(reel.manifest.waits_min_ns, None);
 }

@@ -59,7 +59,8 @@ fn btrfs(at: &Path) -> BTreeSet<String> {
 pub(crate) fn a_file_system_and_its_disk(fs: Fs) {
     let made: &[&str] = match fs {
         Fs::Ext4 => &["-E", "stride=16,stripe_width=48"],
-        Fs::Xfs => &["-d", "su=64k,sw=3"],
+        // With a stripe, the log's default is larger than a small file system takes.
+        Fs::Xfs => &["-d", "su=64k,sw=3", "-l", "size=64m"],
         _ => &[],
     };
     let mounted = Mounted::with(fs, DEFAULT_SIZE_BYTES, made, "defaults");
