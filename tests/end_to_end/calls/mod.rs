@@ -2,6 +2,7 @@
 
 pub(crate) mod commits;
 pub(crate) mod contents;
+pub(crate) mod diagnosed;
 pub(crate) mod ground_truth;
 pub(crate) mod kernel;
 pub(crate) mod mapped;
@@ -60,6 +61,13 @@ pub(crate) fn add_to(list: &mut Tests) {
         commits::of_btrfs
         waits::time_off_the_cpu
         waits::nothing_unless_asked
+        diagnosed::a_lock_held_for_30_ms
+        diagnosed::a_file_lock_held_for_30_ms
+        diagnosed::a_disk_that_takes_30_ms
+        diagnosed::a_cpu_that_others_use
+        diagnosed::a_sync_and_its_commit
+        diagnosed::which_limit_holds_writers_back
+        diagnosed::little_is_not_known
         waits::losses_are_exact
         kernel::backends
         mapped::by_many_at_once
