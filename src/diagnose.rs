@@ -3,7 +3,8 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use ioreel_analyze::findings::{
-    Comparison, Confidence, DETECTORS, Diagnosis, Difference, Finding, LEAST_SHARE, Part, TimeInCalls, TimeOf,
+    Comparison, Confidence, DETECTORS, Diagnosis, Difference, Finding, LEAST_SHARE, LockHolder, Part, TimeInCalls,
+    TimeOf,
 };
 use ioreel_traces::{Reel, suggest};
 use serde::Serialize;
@@ -209,14 +210,46 @@ fn print_time(time: &TimeInCalls) {
         ]);
     }
     t.lines().iter().for_each(|line| out!("{line}"));
+    print_throttles(time);
     print_times("By operation", "operation", &time.operations);
     print_times("By file", "file", &time.files);
     print_times("By process", "process", &time.processes);
+    print_holders(&time.holders);
     let mut t = Columns::new(&["device", ">busy", ">depth", ">requests"]);
     for d in &time.devices {
         t.row([d.name.clone(), ns(d.busy_ns), format!("{:.1}", d.depth), count(d.requests)]);
     }
     t.print("By device");
+}
+
+/// The part that was held back, by limit.
+fn print_throttles(time: &TimeInCalls) {
+    let limits = [
+        ("dirty limit", time.throttles.dirty_limit_ns),
+        ("write-back throttling of the device (wbt)", time.throttles.wbt_ns),
+        ("block throttling of the control group", time.throttles.block_throttle_ns),
+    ];
+    let words: Vec<String> =
+        limits.iter().filter(|(_, of)| *of > 0.0).map(|(limit, of)| format!("{limit} {}", ns(*of))).collect();
+    if !words.is_empty() {
+        out!("{}", dim(&format!("held back by: {}", words.join(", "))));
+    }
+}
+
+fn print_holders(holders: &[LockHolder]) {
+    let mut t = Columns::new(&["holder", "in", "lock", ">waits", ">time", ">longest"]);
+    for h in holders {
+        let name = h.name.as_deref().unwrap_or("not known");
+        let released = if h.how == "released" { " (released it)" } else { "" };
+        let place = match (&h.op, &h.path) {
+            (Some(op), Some(path)) => format!("{op} {path}"),
+            (Some(op), None) => op.clone(),
+            _ => String::new(),
+        };
+        let kind = h.lock_kind.clone().unwrap_or_default();
+        t.row([format!("{name}{released}"), place, kind, count(h.waits), ns(h.time_ns), duration(h.max_ns)]);
+    }
+    t.print("Locks, by holder");
 }
 
 /// A part of the time in calls, in words.
@@ -295,6 +328,7 @@ fn print_finding(number: usize, f: &Finding) {
         out!("   when     {} to {}", duration(from_ns), duration(to_ns));
     }
     print_parts("files", &evidence.files);
+    print_parts("locks", &evidence.holders);
     print_parts("by", &evidence.processes);
     print_parts("devices", &evidence.devices);
     out!("   remedy   {}", f.remedy);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use glob::Pattern;
-use ioreel_analyze::explain::{BioOf, Choice, Moment, Others, PathFilter, Story, What, explain};
+use ioreel_analyze::explain::{Actor, BioOf, Choice, CommitOf, Moment, Others, PathFilter, Story, What, explain};
 use ioreel_traces::Reel;
 use serde::Serialize;
 
@@ -45,8 +45,9 @@ pub(crate) struct Args {
 }
 
 const NOTES: &str = "\
-For each operation: what it waited for (if recorded with --waits), the bios that it caused, the journal while it waited,
-bios of others in that time, and write-back of its file afterwards.";
+For each operation: what it waited for, who held the lock and who woke it, and the commit that a sync rode on (if recorded
+with --waits); the bios that it caused, the journal while it waited, bios of others in that time, and write-back of its file
+afterwards.";
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -108,6 +109,9 @@ fn print(story: &Story) {
             .collect();
         out!("  {}", list.join(", "));
     }
+    if let Some(commit) = &story.commit {
+        print_commit(commit);
+    }
     out!();
     out!("  {:>12}  entered", "0");
     for moment in story.moments.iter().take(MOST_PRINTED) {
@@ -135,17 +139,60 @@ fn print_moment(moment: &Moment) {
     let at = duration(moment.at_ns);
     let took = moment.dur_ns.map_or("end not seen".to_owned(), duration);
     match &moment.what {
-        What::Wait { reason, run_queue_ns, stack } => {
+        What::Wait { reason, run_queue_ns, stack, waker, lock_kind, holder } => {
             let queued = if *run_queue_ns > 0 {
                 format!(", of it {} for a CPU", duration(*run_queue_ns))
             } else {
                 String::new()
             };
-            out!("  {at:>12}  waited {took} for {}{queued}  {}", reason.replace('_', " "), dim(&stack.join(" > ")));
+            let kind = lock_kind.as_ref().map_or(String::new(), |kind| format!(" ({})", kind.replace('_', " ")));
+            let held = holder.as_ref().map_or(String::new(), |by| format!(", held by {}", actor_words(by)));
+            let woken = waker.as_ref().map_or(String::new(), |by| format!(", woken by {}", actor_words(by)));
+            let reason = reason.replace('_', " ");
+            out!("  {at:>12}  waited {took} for {reason}{kind}{held}{queued}{woken}  {}", dim(&stack.join(" > ")));
         }
         What::OwnBio(bio) => out!("  {at:>12}  {} {took}", bio_words(bio)),
         What::Commit(bio) => out!("  {at:>12}  {} {took}  {}", bio_words(bio), dim(&format!("by {}", bio.comm))),
     }
+}
+
+fn actor_words(by: &Actor) -> String {
+    let pid = by.pid.map_or(String::new(), |pid| format!("[{pid}]"));
+    let op = by.op.as_ref().map_or(String::new(), |op| format!(" in {op}"));
+    let path = by.path.as_ref().map_or(String::new(), |path| format!(" {path}"));
+    let id = by.op_id.map_or(String::new(), |id| format!(" (op_id {id})"));
+    format!("{}{pid}{op}{path}{id}", by.comm)
+}
+
+fn print_commit(c: &CommitOf) {
+    let kind = match c.kind.as_str() {
+        "fast_commit" => "fast commit",
+        "log_write" => "log write",
+        _ => "commit",
+    };
+    let number = c.transaction.map_or(String::new(), |n| format!(" {n}"));
+    let by = c.comm.as_ref().map_or(String::new(), |comm| format!(" by {comm}"));
+    let begun = match c.at_ns {
+        Some(at) if at < 0 => format!("begun {} before it", duration(-at)),
+        Some(at) => format!("begun {} after its start", duration(at)),
+        None => "whose start is not known".to_owned(),
+    };
+    let mut facts = Vec::new();
+    for (ns, what) in [
+        (c.locking_ns, "waiting for changes in progress"),
+        (c.data_ns, "writing file data"),
+        (c.logging_ns, "writing the journal"),
+    ] {
+        facts.extend(ns.filter(|ns| *ns > 0).map(|ns| format!("{} {what}", duration(ns))));
+    }
+    facts.extend(c.handles.map(|n| format!("{} changes", count(n.unsigned_abs()))));
+    facts.extend(c.len_bytes.map(|n| format!("{} to the journal", bytes(n))));
+    if c.data_bytes > 0 {
+        let of = if c.data_files.is_empty() { String::new() } else { format!(" of {}", c.data_files.join(", ")) };
+        facts.push(format!("{} of data{of}", bytes(c.data_bytes.min(i64::MAX as u64) as i64)));
+    }
+    let facts = if facts.is_empty() { String::new() } else { format!(": {}", facts.join(", ")) };
+    out!("  rode on {kind}{number}{by}, {begun}, ended at {}{facts}", duration(c.end_ns));
 }
 
 fn bio_words(bio: &BioOf) -> String {

@@ -123,10 +123,15 @@ pub(crate) struct Args {
     /// can be compared [default: a random key, discarded at exit]
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     key_file: Option<PathBuf>,
-    /// Record what operations of at least 1 ms (or --min-latency) wait for: device, journal, lock, throttling, reclaim, run
-    /// queue. Derived from the kernel stack at each context switch (table `waits`, summarised by `info`)
+    /// Record what operations of at least --waits-min wait for: device, journal, lock, throttling, reclaim, run queue.
+    /// Derived from the kernel stack at each context switch (table `waits`, summarised by `info`). Also records the time
+    /// off the CPU of every call (`ops.off_cpu_ns`) and commits of journals (table `commits`)
     #[arg(long)]
     waits: bool,
+    /// With --waits: keep the waits of operations that took at least this long, as a number with ns, us, ms or s; 0ns
+    /// keeps all. Does not filter operations [default: 1ms, or --min-latency]
+    #[arg(long, value_name = "TIME", value_parser = quantity::latency, requires = "waits")]
+    waits_min: Option<Duration>,
     /// With --waits: also record the user stack, as module+offset (needs frame pointers)
     #[arg(long, requires = "waits")]
     user_stacks: bool,
@@ -322,10 +327,8 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         None if !args.pid.is_empty() => Target::Processes(args.pid),
         None => Target::Command(args.command),
     };
-    let waits_min_ns = match args.min_latency {
-        Duration::ZERO => DEFAULT_WAITS_MIN_NS,
-        least => least.as_nanos().min(i64::MAX as u128) as i64,
-    };
+    let asked = args.waits_min.or((!args.min_latency.is_zero()).then_some(args.min_latency));
+    let waits_min_ns = asked.map_or(DEFAULT_WAITS_MIN_NS, |least| least.as_nanos().min(i64::MAX as u128) as i64);
     let layers = match (args.block_only, args.ops_only) {
         (true, _) => Layers::Block,
         (_, true) => Layers::Operations,

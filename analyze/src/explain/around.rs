@@ -9,7 +9,11 @@ use ioreel_traces::{
     table::Row,
 };
 
-use super::{Afterwards, BioOf, MOST_MOMENTS, Moment, Others, Reason, Story, What};
+use super::{
+    Afterwards, BioOf, MOST_MOMENTS, Moment, Others, Reason, Story, What,
+    commits::{self, Rode},
+    holders::{self, Wanted},
+};
 use crate::{Result, events::calls::Kind, facts::Names};
 
 /// How long after an operation write-back of its file is looked for: the kernel writes dirty pages after 30 s.
@@ -17,7 +21,7 @@ pub(super) const AFTER_NS: i64 = 35_000_000_000;
 /// Functions of a stack that are shown.
 const MOST_FUNCTIONS: usize = 6;
 /// Files named for each kind of bios of others.
-const MOST_FILES: usize = 3;
+pub(super) const MOST_FILES: usize = 3;
 /// Maximum number of kinds of bios of others.
 const MOST_KINDS: usize = 10_000;
 
@@ -30,18 +34,20 @@ struct Sum {
 }
 
 /// An operation, and what was found so far.
-struct Draft {
-    op: Op,
+pub(super) struct Draft {
+    pub(super) op: Op,
+    /// The commit that it rode on.
+    pub(super) rode: Option<Rode>,
     moments: Vec<Moment>,
     left_out: u64,
-    waited_ns: BTreeMap<String, i64>,
+    pub(super) waited_ns: BTreeMap<String, i64>,
     /// By thread name, device, operation and class.
     others: BTreeMap<(Text, i64, Text, Text), Sum>,
     afterwards: Afterwards,
 }
 
 impl Draft {
-    fn end_ns(&self) -> i64 {
+    pub(super) fn end_ns(&self) -> i64 {
         self.op.start_ns.saturating_add(self.op.dur_ns)
     }
 
@@ -60,6 +66,7 @@ pub(super) fn stories(reel: &Reel, operations: Vec<Op>, names: &Names) -> Result
         .into_iter()
         .map(|op| Draft {
             op,
+            rode: None,
             moments: Vec::new(),
             left_out: 0,
             waited_ns: BTreeMap::new(),
@@ -67,26 +74,29 @@ pub(super) fn stories(reel: &Reel, operations: Vec<Op>, names: &Names) -> Result
             afterwards: Afterwards::default(),
         })
         .collect();
-    waits(reel, &mut drafts)?;
+    waits(reel, &mut drafts, names)?;
+    commits::find(reel, &mut drafts, names)?;
     bios(reel, &mut drafts, names)?;
-    let recorded = reel.count::<Wait>() > 0;
+    let recorded = reel.count::<Wait>() > 0 || reel.manifest.waits_min_ns.is_some();
     Ok(drafts.into_iter().map(|draft| finish(draft, names, reel, recorded)).collect())
 }
 
 /// Indices of the segments of a table with rows in one of these windows.
-fn segments<R: Row>(reel: &Reel, windows: &[(i64, i64)]) -> Vec<usize> {
+pub(super) fn segments<R: Row>(reel: &Reel, windows: &[(i64, i64)]) -> Vec<usize> {
     let listed = reel.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
     let meets = |from: i64, to: i64| windows.iter().any(|(a, b)| from <= *b && to >= *a);
     listed.iter().enumerate().filter(|(_, s)| meets(s.from_ns, s.to_ns)).map(|(i, _)| i).collect()
 }
 
-fn waits(reel: &Reel, drafts: &mut [Draft]) -> Result<()> {
+fn waits(reel: &Reel, drafts: &mut [Draft], names: &Names) -> Result<()> {
     let windows: Vec<(i64, i64)> = drafts.iter().map(|d| (d.op.start_ns, d.end_ns())).collect();
+    let mut wanted: Vec<Wanted> = Vec::new();
     for segment in segments::<Wait>(reel, &windows) {
         for wait in reel.segment_rows::<Wait>(segment) {
             let wait = wait?;
-            let of = |d: &&mut Draft| d.op.task_id == wait.task_id && d.op.start_ns == wait.op_start_ns;
-            let Some(draft) = drafts.iter_mut().find(of) else { continue };
+            let of = |d: &Draft| d.op.task_id == wait.task_id && d.op.start_ns == wait.op_start_ns;
+            let Some(at) = drafts.iter().position(of) else { continue };
+            let draft = &mut drafts[at];
             let functions: Vec<&str> =
                 wait.stack.as_deref().unwrap_or("").split(';').filter(|f| !f.is_empty()).collect();
             let stack = functions.iter().skip(functions.len().saturating_sub(MOST_FUNCTIONS));
@@ -97,21 +107,39 @@ fn waits(reel: &Reel, drafts: &mut [Draft]) -> Result<()> {
                 reason: wait.reason.to_string(),
                 run_queue_ns,
                 stack: stack.map(|f| (*f).to_owned()).collect(),
+                waker: holders::waker(&wait, names),
+                lock_kind: wait.lock_kind.as_ref().map(ToString::to_string),
+                holder: holders::holder(&wait, names),
             };
+            let moment = draft.moments.len();
             draft.add(wait.start_ns, Some(wait.dur_ns), what);
+            if draft.moments.len() > moment {
+                wanted.extend(holders::wanted(&wait, (at, moment)));
+            }
+        }
+    }
+    holders::find(reel, &mut wanted)?;
+    for one in wanted {
+        let (Some(op), (at, moment)) = (one.found, one.of) else { continue };
+        let What::Wait { waker, holder, .. } = &mut drafts[at].moments[moment].what else { continue };
+        if let Some(actor) = if one.is_holder { holder } else { waker } {
+            holders::complete(actor, &op, names);
         }
     }
     Ok(())
 }
 
 fn bios(reel: &Reel, drafts: &mut [Draft], names: &Names) -> Result<()> {
-    let windows: Vec<(i64, i64)> =
-        drafts.iter().map(|d| (d.op.start_ns, d.end_ns().saturating_add(AFTER_NS))).collect();
+    let from_ns = |d: &Draft| d.rode.as_ref().map_or(d.op.start_ns, |rode| rode.start_ns().min(d.op.start_ns));
+    let windows: Vec<(i64, i64)> = drafts.iter().map(|d| (from_ns(d), d.end_ns().saturating_add(AFTER_NS))).collect();
     for segment in segments::<Bio>(reel, &windows) {
         for bio in reel.segment_rows::<Bio>(segment) {
             let bio = bio?;
             let end_ns = bio.complete_ns.unwrap_or(bio.queue_ns);
             for draft in drafts.iter_mut() {
+                if let Some(rode) = &mut draft.rode {
+                    rode.take(&bio);
+                }
                 let (start, end) = (draft.op.start_ns, draft.end_ns());
                 if bio.queue_ns < end && end_ns > start {
                     during(draft, &bio, reel, names);
@@ -176,10 +204,13 @@ fn describe(bio: &Bio, reel: &Reel, names: &Names) -> BioOf {
 fn finish(mut draft: Draft, names: &Names, reel: &Reel, recorded: bool) -> Story {
     draft.moments.sort_by_key(|m| m.at_ns);
     let waited: i64 = draft.waited_ns.values().sum();
+    // Without the time off the CPU, or with all its waits recorded, the rest is CPU time.
+    let rest = (draft.op.dur_ns - waited).max(0);
+    let cpu = draft.op.off_cpu_ns.map_or(rest, |off| (draft.op.dur_ns - off).clamp(0, rest));
     let mut reasons: Vec<Reason> = draft
         .waited_ns
         .into_iter()
-        .chain([("cpu".to_owned(), (draft.op.dur_ns - waited).max(0))])
+        .chain([("cpu".to_owned(), cpu), ("unknown".to_owned(), rest - cpu)])
         .map(|(reason, ns)| Reason { reason, ns })
         .filter(|r| r.ns > 0)
         .collect();
@@ -214,8 +245,9 @@ fn finish(mut draft: Draft, names: &Names, reel: &Reel, recorded: bool) -> Story
         comm: names.task(op.task_id).comm.to_string(),
         pid: op.pid,
         op: op.op.to_string(),
-        // Waits of at least a millisecond alone are recorded by default: a shorter operation has none.
+        // By default, a shorter operation than a millisecond has no waits, but its time off the CPU is known.
         waited_ns: recorded.then_some(reasons),
+        commit: draft.rode.map(|rode| rode.finish(op.start_ns, names)),
         moments: draft.moments,
         left_out: draft.left_out,
         others,

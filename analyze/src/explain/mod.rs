@@ -3,10 +3,13 @@
 //! In: a reel and a choice of operations. Out: [`Story`]s: what each waited for, its own bios and those of others in that
 //! time, and what it caused afterwards. May use: `events`, `facts`.
 //!
-//! * `find` picks the operations; `around` reads what happened around them. Only segments of that time are read.
+//! * `find` picks the operations; `around` reads what happened around them: waits, with who held locks (`holders`), bios,
+//!   and the commit that a sync rode on (`commits`). Only segments of that time are read.
 
 mod around;
+mod commits;
 mod find;
+mod holders;
 
 use ioreel_traces::Reel;
 use serde::Serialize;
@@ -41,11 +44,63 @@ pub enum What {
         run_queue_ns: i64,
         /// Innermost functions of the kernel's stack, outermost first.
         stack: Vec<String>,
+        /// Who woke it. Null: an interrupt did, or it was preempted, or that is not known.
+        waker: Option<Actor>,
+        /// Kind of the lock that it waited for, and how it was wanted: a word of `waits.lock_kind`.
+        lock_kind: Option<String>,
+        /// Who held that lock when the wait began. Null: no lock, or the lock does not tell.
+        holder: Option<Actor>,
     },
     /// A bio that the operation caused.
     OwnBio(BioOf),
     /// A bio of the journal or a flush, while a sync waited.
     Commit(BioOf),
+}
+
+/// A thread, and what it was doing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Actor {
+    /// Name of the thread.
+    pub comm: String,
+    /// Process id. Null if the thread was not recorded.
+    pub pid: Option<i32>,
+    /// The operation that it was in: key into `ops`. Null: in none, or not recorded.
+    pub op_id: Option<i64>,
+    /// The kernel's name of that call.
+    pub op: Option<String>,
+    /// Path of its file, or the path argument.
+    pub path: Option<String>,
+}
+
+/// The commit that a sync rode on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommitOf {
+    /// The word of `commits.kind`.
+    pub kind: String,
+    /// Number of the transaction.
+    pub transaction: Option<i64>,
+    /// Start since the operation's start, ns; negative before it. Null if not known.
+    pub at_ns: Option<i64>,
+    /// End since the operation's start, ns.
+    pub end_ns: i64,
+    /// Time in which it waited for changes in progress, ns. Null if not known.
+    pub locking_ns: Option<i64>,
+    /// Time in which it wrote the data of files, ns.
+    pub data_ns: Option<i64>,
+    /// Time in which it wrote to the journal, ns.
+    pub logging_ns: Option<i64>,
+    /// Changes by file system calls in the transaction.
+    pub handles: Option<i64>,
+    /// Blocks of metadata.
+    pub blocks: Option<i64>,
+    /// Bytes written to the journal or log.
+    pub len_bytes: Option<i64>,
+    /// Name of the thread that made it.
+    pub comm: Option<String>,
+    /// Bytes of file data that this thread wrote during the commit.
+    pub data_bytes: u64,
+    /// Paths of the files with the most of them.
+    pub data_files: Vec<String>,
 }
 
 /// A bio, in words.
@@ -120,8 +175,11 @@ pub struct Story {
     pub comm: String,
     /// Process id.
     pub pid: i32,
-    /// Time by reason, ns; `cpu` is what no wait explains. Null if waits were not recorded.
+    /// Time by reason, ns; also `cpu`, and `unknown` for time off the CPU whose wait is not kept. Null if waits were not
+    /// recorded.
     pub waited_ns: Option<Vec<Reason>>,
+    /// For a sync that was recorded with `--waits`: the commit that it rode on, the last to end in it.
+    pub commit: Option<CommitOf>,
     /// What happened, by time.
     pub moments: Vec<Moment>,
     /// Moments beyond the first [`MOST_MOMENTS`].
@@ -135,7 +193,7 @@ pub struct Story {
 /// Time for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
-    /// A word of `waits.reason`, or `cpu`.
+    /// A word of `waits.reason`, `cpu` or `unknown`.
     pub reason: String,
     /// ns.
     pub ns: i64,

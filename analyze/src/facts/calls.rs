@@ -1,10 +1,11 @@
 //! One pass over the operations.
 
-use ioreel_traces::{Reel, Text};
+use ioreel_traces::{Reel, Text, rows::Commit};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     by_file::FileUse,
+    commits::{Commits, Riding},
     lookups::Lookups,
     names::{FileKind, Names},
     operation::{Ended, Operation, Words},
@@ -12,7 +13,8 @@ use super::{
     progress::Progress,
     scans::Scans,
     tally::Tally,
-    time::{Parts, Waits},
+    time::Parts,
+    waits::{Held, HolderKey, Throttles, Waits},
 };
 use crate::{
     Result,
@@ -88,6 +90,12 @@ pub struct Calls {
     pub removals: Tally,
     /// Writes into the cache that were held back. Share: the wait.
     pub throttled: Tally,
+    /// Recorded waits of writers that were held back, by the limit.
+    pub throttles: Throttles,
+    /// Who held the locks that operations waited for. Empty without recorded waits.
+    pub holders: FxHashMap<HolderKey, Held>,
+    /// Syncs that rode on a recorded commit.
+    pub riding: Riding,
     /// Opens for writing on an overlay that took at least a millisecond.
     pub copy_ups: Tally,
     /// The first paths of these.
@@ -124,6 +132,7 @@ struct Pass<'a> {
     names: &'a Names,
     io: &'a OwnIo,
     waits: Waits,
+    commits: Commits,
     words: Words,
     order: InOrder<Operation>,
     progress: Progress,
@@ -134,7 +143,7 @@ struct Pass<'a> {
 }
 
 impl Calls {
-    /// Reads the tables `ops` and `waits`.
+    /// Reads the tables `ops`, `waits` and `commits`.
     ///
     /// # Errors
     /// When the reel cannot be read.
@@ -143,6 +152,7 @@ impl Calls {
             names,
             io,
             waits: Waits::of(reel)?,
+            commits: Commits::of(reel)?,
             words: Words::default(),
             order: InOrder::default(),
             progress: Progress::new(reel.manifest.host.cpus),
@@ -150,6 +160,7 @@ impl Calls {
             ended: Vec::new(),
             calls: Self::default(),
         };
+        pass.calls.riding.recorded = reel.count::<Commit>() > 0;
         each_detailed_call(reel, |call, settled_ns| {
             if call.by_tool || call.dur_ns.is_none() {
                 return;
@@ -183,6 +194,8 @@ impl Pass<'_> {
         self.calls.call_names = self.words.ops.into_iter().map(|call| call.name).collect();
         self.calls.stalls.sort_by_key(|stall| (stall.start_ns, stall.end_ns));
         self.calls.waits_recorded = self.waits.recorded;
+        self.calls.throttles = self.waits.throttles;
+        self.calls.holders = self.waits.holders();
         self.calls
     }
 
@@ -194,6 +207,7 @@ impl Pass<'_> {
         let is_sync =
             op.kind == Kind::Sync || op.kind == Kind::Write && op.file.is_some_and(|f| self.synchronous.contains(&f));
         let parts = self.waits.parts(op, is_sync, self.io);
+        self.waits.ended(op);
         let device = self.io.device_of(op).or_else(|| op.file.and_then(|f| self.names.device_of(f)));
         let ended = Ended { op, call, share_ns, parts, device };
         let calls = &mut self.calls;
@@ -202,6 +216,9 @@ impl Pass<'_> {
             calls.of_time(&ended);
         }
         calls.of_kind(&ended, is_sync);
+        if is_sync && let Some(file) = op.file.and_then(|f| self.names.file(f)) {
+            calls.riding.push(&self.commits, &ended, file.sb_dev);
+        }
         calls.of_names(&ended, self.names);
         calls.lookups.push(&ended);
         calls.scans.push(&ended, self.names);

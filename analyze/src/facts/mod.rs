@@ -7,13 +7,14 @@
 //! requests).
 //!
 //! * `calls` reads operations: `by_file`, `lookups`, `scans` are its topics; `progress` computes shares, `time` splits
-//!   durations into parts;
+//!   durations into parts, by `waits` where they are recorded; `commits` are those that syncs rode on;
 //! * `traffic` reads bios: `blocks` are those touched again, `gaps` are those between new files, `log` is a journal, `own_io` are the bios of an operation;
 //! * `disk` reads requests; `rate` are rates over time; `names` says what ids mean.
 
 mod blocks;
 mod by_file;
 mod calls;
+mod commits;
 mod disk;
 mod gaps;
 mod log;
@@ -27,6 +28,7 @@ mod scans;
 mod tally;
 mod time;
 mod traffic;
+mod waits;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +38,7 @@ pub use self::{
     blocks::REWRITE_NS,
     by_file::FileUse,
     calls::{Calls, Stall, TaskUse},
+    commits::{LATE_NS, Riding},
     disk::{Disk, Work},
     gaps::Gaps,
     log::Log,
@@ -46,6 +49,7 @@ pub use self::{
     tally::Tally,
     time::Parts,
     traffic::{FileFlow, Flow, Group, Traffic},
+    waits::{Held, HolderKey, Throttles},
 };
 use crate::{Result, stats::FileStats};
 

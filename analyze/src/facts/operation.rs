@@ -60,6 +60,32 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// An operation of which nothing else is known, for tests.
+    #[cfg(test)]
+    pub(super) fn of_kind(kind: Kind) -> Self {
+        Self {
+            op_id: 0,
+            op: 0,
+            kind,
+            start_ns: 0,
+            end_ns: 0,
+            task: 0,
+            file: None,
+            file2: None,
+            offset_bytes: None,
+            len_bytes: None,
+            ret: None,
+            aux: None,
+            flags: None,
+            path: None,
+            source: Source::Call,
+            is_punted: false,
+            is_peer: false,
+            awaits_requests: false,
+            off_cpu_ns: None,
+        }
+    }
+
     /// Duration, ns.
     pub fn dur_ns(&self) -> i64 {
         self.end_ns - self.start_ns

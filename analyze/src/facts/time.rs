@@ -3,18 +3,11 @@
 //! Recorded waits (`record --waits`) say it directly. Without them, it is derived: while a bio of the operation was in
 //! flight, it waited for the device; a sync also waits for the journal. What remains of a short operation is CPU time.
 
-use ioreel_traces::{Reel, rows::Wait};
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::{operation::Operation, own_io::OwnIo};
-use crate::{
-    Result,
-    events::calls::{Kind, Source},
-};
+use crate::events::calls::{Kind, Source};
 
-/// Maximum number of operations whose recorded waits are kept. The times of further ones are derived.
-const MOST_WAITING: usize = 1 << 23;
 /// What remains of an operation up to this long without a recorded wait is CPU time: no device is that fast, and a
 /// thread that loses its CPU waits longer.
 const COMPUTED_NS: f64 = 1_000_000.0;
@@ -91,44 +84,33 @@ impl Parts {
     }
 }
 
-/// The waits of each operation. Memory: one entry per operation with a recorded wait.
-#[derive(Debug, Default)]
-pub(super) struct Waits {
-    /// By thread and start of the operation.
-    by_operation: FxHashMap<(i64, i64), Parts>,
-    /// Whether waits were recorded.
-    pub(super) recorded: bool,
+/// Recorded waits of one operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Waited {
+    /// By what it waited for.
+    pub(super) parts: Parts,
+    /// Waiting for requests to io_uring or Linux AIO, ns.
+    request_ns: f64,
 }
 
-impl Waits {
-    pub(super) fn of(reel: &Reel) -> Result<Self> {
-        let mut waits = Self { recorded: reel.count::<Wait>() > 0, ..Self::default() };
-        for wait in reel.rows::<Wait>() {
-            let wait = wait?;
-            let key = (wait.task_id, wait.op_start_ns);
-            if waits.by_operation.len() >= MOST_WAITING && !waits.by_operation.contains_key(&key) {
-                continue;
-            }
-            let parts = waits.by_operation.entry(key).or_default();
-            let run_queue_ns = wait.run_queue_ns.clamp(0, wait.dur_ns.max(0)) as f64;
-            *parts.of_reason(&wait.reason) += wait.dur_ns.max(0) as f64 - run_queue_ns;
-            parts.run_queue_ns += run_queue_ns;
-        }
-        Ok(waits)
+impl Waited {
+    /// The part for a word of `waits.reason`.
+    pub(super) fn of_reason(&mut self, reason: &str) -> &mut f64 {
+        if reason == "request" { &mut self.request_ns } else { self.parts.of_reason(reason) }
     }
 
-    /// What the duration of an operation consists of. The parts add up to it.
-    pub(super) fn parts(&self, op: &Operation, is_sync: bool, io: &OwnIo) -> Parts {
+    /// What the duration of an operation with these waits consists of. The parts add up to it.
+    pub(super) fn parts(self, op: &Operation, is_sync: bool, io: &OwnIo) -> Parts {
         let dur_ns = op.dur_ns().max(0) as f64;
-        if op.is_peer {
-            return Parts { peer_ns: dur_ns, ..Parts::default() };
-        }
-        let mut parts = self.by_operation.get(&(op.task, op.start_ns)).copied().unwrap_or_default();
-        let was_recorded = parts != Parts::default();
-        let waited_ns = parts.total_ns();
+        let Self { mut parts, mut request_ns } = self;
+        let was_recorded = self != Self::default();
+        let mut waited_ns = parts.total_ns() + request_ns;
         if waited_ns > dur_ns {
             // Both ends of a wait may be a few ns outside the call.
-            scale(&mut parts, dur_ns / waited_ns);
+            let by = dur_ns / waited_ns;
+            scale(&mut parts, by);
+            request_ns *= by;
+            waited_ns = dur_ns;
         }
         let rest_ns = (dur_ns - waited_ns).max(0.0);
         let cpu_ns = match op.off_cpu_ns {
@@ -137,8 +119,17 @@ impl Waits {
             None => 0.0,
         };
         parts.cpu_ns += cpu_ns;
-        let derived = derive(op, is_sync, rest_ns - cpu_ns, op.off_cpu_ns.is_some(), io);
-        parts.add(&derived);
+        if op.is_peer {
+            parts.peer_ns += rest_ns - cpu_ns;
+        } else {
+            parts.add(&derive(op, is_sync, rest_ns - cpu_ns, op.off_cpu_ns.is_some(), io));
+        }
+        if request_ns > 0.0 {
+            // The rest of the requests are those to other programs: sockets, pipes, timers.
+            let device_ns = (io.timelines.own.overlap_ns(op.start_ns, op.end_ns) as f64).min(request_ns);
+            parts.device_ns += device_ns;
+            parts.peer_ns += request_ns - device_ns;
+        }
         parts
     }
 }
@@ -191,8 +182,47 @@ fn derive(op: &Operation, is_sync: bool, rest_ns: f64, off_cpu: bool, io: &OwnIo
         (_, true) if cached_write && io.writes.overlap_ns(op.start_ns, op.end_ns) as f64 > 0.5 * rest_ns => {
             take(&mut parts.throttle_ns, rest_ns);
         }
-        (_, true) if is_sync => take(&mut parts.journal_ns, rest_ns),
+        // What is written for a sync is written; the rest is the commit.
+        (true, _) | (_, true) if is_sync => take(&mut parts.journal_ns, rest_ns),
         _ => take(&mut parts.unknown_ns, rest_ns),
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(dur_ns: i64, off_cpu_ns: Option<i64>) -> Operation {
+        Operation { start_ns: 100, end_ns: 100 + dur_ns, off_cpu_ns, ..Operation::of_kind(Kind::Write) }
+    }
+
+    fn waited(waits: &[(&str, f64)]) -> Waited {
+        let mut waited = Waited::default();
+        waits.iter().for_each(|(reason, ns)| *waited.of_reason(reason) += ns);
+        waited
+    }
+
+    #[test]
+    fn time_on_the_cpu_is_what_the_probes_did_not_see_off_it() {
+        let io = OwnIo::default();
+        let parts = waited(&[("device", 60.0), ("wbt", 10.0)]).parts(&operation(100, Some(90)), false, &io);
+        // 20 ns off the CPU have no wait of their own.
+        let expected = Parts { cpu_ns: 10.0, device_ns: 60.0, throttle_ns: 10.0, unknown_ns: 20.0, ..Parts::default() };
+        assert_eq!(parts, expected);
+        assert_eq!(Waited::default().parts(&operation(100, Some(0)), false, &io).cpu_ns, 100.0);
+        // Not known how long it was off the CPU: what is no wait is CPU time.
+        assert_eq!(waited(&[("lock", 30.0)]).parts(&operation(100, None), false, &io).cpu_ns, 70.0);
+    }
+
+    #[test]
+    fn parts_never_exceed_the_operation_and_a_pipe_is_not_all_waiting() {
+        let io = OwnIo::default();
+        let long = waited(&[("device", 150.0), ("request", 50.0)]).parts(&operation(100, Some(100)), false, &io);
+        assert_eq!((long.device_ns, long.peer_ns, long.total_ns()), (75.0, 25.0, 100.0));
+        let pipe = Operation { is_peer: true, ..operation(100, Some(60)) };
+        let parts = waited(&[("peer", 50.0)]).parts(&pipe, false, &io);
+        assert_eq!((parts.cpu_ns, parts.peer_ns), (40.0, 60.0));
+        assert_eq!(Waited::default().parts(&Operation { off_cpu_ns: None, ..pipe }, false, &io).peer_ns, 100.0);
+    }
 }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use ioreel_traces::Reel;
 use serde::Serialize;
 
-use super::{DETECTORS, Finding, LEAST_SHARE, findings, not_looked_for};
+use super::{
+    DETECTORS, Finding, LEAST_SHARE, findings, not_looked_for,
+    support::{LockHolder, lock_holders},
+};
 use crate::{
     Result,
-    facts::{Facts, Parts},
+    facts::{Facts, Parts, Throttles},
 };
 
 /// Number of operations, files, processes and devices listed.
@@ -53,6 +56,10 @@ pub struct TimeInCalls {
     pub from: &'static str,
     /// What the durations consist of.
     pub parts: Parts,
+    /// The part `throttle`, by limit. All 0 unless waits were recorded.
+    pub throttles: Throttles,
+    /// The part `lock`, by who held the lock, longest wait first. Empty unless waits were recorded.
+    pub holders: Vec<LockHolder>,
     /// By the kernel's name of the call, most time first.
     pub operations: Vec<TimeOf>,
     /// By file.
@@ -138,6 +145,8 @@ fn time_in_calls(facts: &Facts) -> TimeInCalls {
         time_ns: calls.parts.total_ns(),
         from: if calls.waits_recorded { "recorded" } else { "derived" },
         parts: calls.parts,
+        throttles: calls.throttles,
+        holders: lock_holders(facts),
         operations: most(operations),
         files: most(files),
         processes: most(processes.into_values()),

@@ -17,7 +17,7 @@ pub enum Confidence {
 /// Something that takes part in the pattern.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// Path of a file, a name that was looked up, `comm[pid]`, or a device.
+    /// Path of a file, a name that was looked up, `comm[pid]`, a device, or who held a lock.
     pub name: String,
     /// Operations or requests.
     pub count: u64,
@@ -47,6 +47,8 @@ pub struct Evidence {
     pub files: Vec<Part>,
     /// Processes, most costly first.
     pub processes: Vec<Part>,
+    /// Who held the locks that operations waited for, longest wait first. Empty unless waits were recorded.
+    pub holders: Vec<Part>,
     /// Devices.
     pub devices: Vec<Part>,
     /// Figures.

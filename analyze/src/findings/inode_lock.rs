@@ -2,7 +2,7 @@
 
 use super::{
     finding::{Confidence, Evidence, Part},
-    support::{Draft, S, busiest_processes, over_files, percent},
+    support::{Draft, S, busiest_processes, lock_holders, over_files, percent},
 };
 use crate::facts::Facts;
 
@@ -11,8 +11,9 @@ const LEAST_WAITS: u64 = 10;
 /// Least part of the time in writes that overlaps with writes of other threads.
 const LEAST_SERIAL: f64 = 0.25;
 
-const SQL: &str = "SELECT o.file, w.op, count(*), sum(w.dur_ns) FROM 'waits/*.parquet' w JOIN 'ops/*.parquet' o ON o.task_id = \
-                   w.task_id AND o.start_ns = w.op_start_ns WHERE w.reason IN ('inode_lock', 'lock') GROUP BY ALL ORDER BY 4 DESC";
+const SQL: &str = "SELECT o.file, w.op, w.lock_kind, w.owner_comm, w.waker_comm, count(*), sum(w.dur_ns) FROM 'waits/*.parquet' w \
+                   JOIN 'ops/*.parquet' o ON o.task_id = w.task_id AND o.start_ns = w.op_start_ns WHERE w.reason IN \
+                   ('inode_lock', 'lock') GROUP BY ALL ORDER BY 7 DESC";
 const SQL_WITHOUT_WAITS: &str = "SELECT file, count(DISTINCT task_id), count(*), sum(dur_ns) FROM 'ops/*.parquet' WHERE op LIKE \
                                  '%write%' GROUP BY ALL HAVING count(DISTINCT task_id) > 1 ORDER BY 4 DESC";
 const REMEDY: &str = "Give each thread a file of its own, let one thread write for all, or use O_DIRECT: XFS and recent ext4 then \
@@ -28,19 +29,30 @@ fn by_waits(facts: &Facts) -> Option<Draft> {
     if waits.count < LEAST_WAITS {
         return None;
     }
+    let lock_ns = facts.calls.parts.lock_ns;
+    let holders = lock_holders(facts);
+    let by = holders.first().map_or(String::new(), |most| {
+        format!("; {} of that time {}", percent(most.time_ns / lock_ns.max(1.0)), most.words())
+    });
+    // The time of waits, as a share of the elapsed time.
+    let share = waits.share_ns / lock_ns.max(1.0);
+    let holders = holders
+        .into_iter()
+        .map(|h| Part { name: h.words(), count: h.waits, bytes: 0, share_s: h.time_ns * share / S })
+        .collect();
     Some(Draft {
         summary: format!(
-            "{} operations wait for a lock of a file or of its pages, {:.2} ms on average",
+            "{} operations wait for a lock of a file or of its pages, {:.2} ms on average{by}",
             waits.count,
             waits.share_ns / waits.count as f64 / 1e6
         ),
         cost_ns: waits.share_ns,
-        time_ns: Some(facts.calls.parts.lock_ns),
+        time_ns: Some(lock_ns),
         confidence: Confidence::High,
-        evidence: Evidence { files, processes: busiest_processes(facts), ..Evidence::default() }
+        evidence: Evidence { files, holders, processes: busiest_processes(facts), ..Evidence::default() }
             .window(waits.first_ns, waits.last_ns)
             .figure("operations that waited", waits.count as f64)
-            .figure("time waiting for locks, s", facts.calls.parts.lock_ns / S)
+            .figure("time waiting for locks, s", lock_ns / S)
             .sql(SQL),
         remedy: REMEDY.into(),
         check: CHECK.into(),

@@ -48,6 +48,7 @@ pub use self::against::{Comparison, Difference};
 pub use self::diagnosis::{BusyTime, Diagnosis, TimeInCalls, TimeOf};
 pub use self::finding::{Confidence, Evidence, Figure, Finding, Part};
 use self::support::Draft;
+pub use self::support::LockHolder;
 use crate::facts::Facts;
 
 /// A finding that costs less than this share of the elapsed time is not reported unless all are asked for.

@@ -1,5 +1,7 @@
 //! What detectors share: sums over files, processes and devices.
 
+use serde::Serialize;
+
 use super::finding::{Confidence, Evidence, Finding, Part};
 use crate::{
     events::requests::Class,
@@ -76,6 +78,68 @@ pub(super) fn busiest_processes(facts: &Facts) -> Vec<Part> {
         let task = facts.names.task(task);
         format!("{}[{}]", task.comm, task.pid)
     })
+}
+
+/// Waits for locks that one holder caused.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockHolder {
+    /// `comm[pid]`, or `comm` of a thread that was not recorded. Null: the lock does not tell.
+    pub name: Option<String>,
+    /// The call that it was in when the waits began. Null: in none, or not recorded.
+    pub op: Option<String>,
+    /// The path of the file of that call.
+    pub path: Option<String>,
+    /// Kind of the lock, and how it was wanted: a word of `waits.lock_kind`.
+    pub lock_kind: Option<String>,
+    /// `held`; `released` where the lock does not tell its holder, and this is who woke the threads that waited.
+    pub how: &'static str,
+    /// Waits.
+    pub waits: u64,
+    /// Their time, summed over threads, ns.
+    pub time_ns: f64,
+    /// The longest, ns.
+    pub max_ns: i64,
+}
+
+impl LockHolder {
+    /// As the end of a sentence.
+    pub(super) fn words(&self) -> String {
+        let kind = self.lock_kind.as_deref().map_or(String::new(), |kind| format!(" ({kind})"));
+        let Some(name) = &self.name else { return format!("for a lock{kind} whose holder is not known") };
+        let during = match (&self.op, &self.path) {
+            (Some(op), Some(path)) => format!(" in {op} on {path}"),
+            (Some(op), None) => format!(" in {op}"),
+            _ => " outside recorded calls".to_owned(),
+        };
+        format!("for a lock{kind} that {name} {}{during}", self.how)
+    }
+}
+
+/// Who held the locks that operations waited for, longest wait first.
+pub(super) fn lock_holders(facts: &Facts) -> Vec<LockHolder> {
+    let mut holders: Vec<LockHolder> = facts
+        .calls
+        .holders
+        .iter()
+        .map(|(key, held)| LockHolder {
+            name: match key.task {
+                Some(task) => Some(format!("{}[{}]", key.comm, facts.names.task(task).pid)),
+                None => Some(key.comm.to_string()).filter(|comm| !comm.is_empty()),
+            },
+            op: key.op.and_then(|op| facts.calls.call_names.get(op)).map(ToString::to_string),
+            path: key.file.map(|file| facts.names.path(file)),
+            lock_kind: key.lock_kind.as_ref().map(ToString::to_string),
+            how: if key.released { "released" } else { "held" },
+            waits: held.count,
+            time_ns: held.time_ns,
+            max_ns: held.max_ns,
+        })
+        .collect();
+    holders.sort_by(|a, b| {
+        b.time_ns.total_cmp(&a.time_ns).then_with(|| (&a.name, &a.op, &a.path).cmp(&(&b.name, &b.op, &b.path)))
+    });
+    holders.truncate(MOST_LISTED);
+    holders
 }
 
 /// Bios on the workload's own devices.

@@ -15,7 +15,7 @@
  *   calls     entry and return of system calls
  *   inflight  tables of bios, block requests and io_uring requests in flight
  *   uring     submission and completion of io_uring requests
- *   kernel    page cache, and file I/O of the kernel itself
+ *   kernel    page cache, commits of journals, and file I/O of the kernel itself
  *   block     bios and block requests, and the files they belong to
  */
 #include "base/vmlinux.h"
@@ -62,6 +62,7 @@
 #include "uring/submit.bpf.h"
 #include "uring/complete.bpf.h"
 #include "kernel/cache.bpf.h"
+#include "kernel/commits.bpf.h"
 #include "kernel/loop_own.bpf.h"
 #include "kernel/vfs.bpf.h"
 #include "kernel/loop.bpf.h"

@@ -162,7 +162,7 @@ impl Assembler {
         op.dur_ns = self.since(rec.hdr.end_ns) - op.start_ns;
         op.cpu = i32::from(rec.hdr.cpu);
         op.ret = Some(rec.res);
-        self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), other, false)
+        self.write_with_content(op, (rec.content != 0).then_some((rec.task_id, rec.iocb)), other, false).map(drop)
     }
 
     /// A call on a context. `other`: by a thread that the filter excludes.

@@ -240,7 +240,7 @@ impl Assembler {
         of: Option<(u32, u64)>,
         other: bool,
         io: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let contents = self.contents.as_mut();
         let told = contents.zip(of).and_then(|(c, (task_id, of))| c.of_op(task_id, of));
         if let Some(told) = &told {
@@ -249,7 +249,7 @@ impl Assembler {
         }
         let start_ns = op.start_ns;
         let written = self.write(op, other, io)?;
-        told.map_or(Ok(()), |told| self.content_of(told, start_ns, written))
+        told.map_or(Ok(()), |told| self.content_of(told, start_ns, written)).map(|()| written)
     }
 
     /// Counts a row that changed a file without bytes from user memory.

@@ -10,6 +10,7 @@ pub(crate) mod block;
 mod cache;
 mod changed_fs;
 pub(crate) mod classify;
+mod commits;
 pub mod contents;
 pub(crate) mod context_filter;
 pub(crate) mod fault;
@@ -134,6 +135,9 @@ pub(crate) struct Counts {
     pub(crate) waits: i64,
     /// Page cache rows.
     pub(crate) cache: i64,
+    /// Commits of journals and logs, and those of file systems that recorded tasks do not use.
+    pub(crate) commits: i64,
+    pub(crate) commits_elsewhere: i64,
     /// Paths, new rings and overflows of io_uring.
     pub(crate) uring_facts: i64,
     /// Records that could not be interpreted.
@@ -220,6 +224,8 @@ pub(crate) struct Assembler {
     start: Start,
     /// Present if waits are recorded.
     pub(crate) waits: Option<Waits>,
+    /// Living recorded tasks by thread id.
+    by_tid: FxHashMap<i32, u32>,
     /// Adopted thread group leaders that are alive, by process id.
     leaders: HashMap<i32, u32>,
     /// First task seen with each descriptor table during a snapshot.
@@ -287,6 +293,7 @@ impl Assembler {
             mappings: Mappings::default(),
             start: Start::default(),
             waits: None,
+            by_tid: FxHashMap::default(),
             leaders: HashMap::new(),
             sharing: HashMap::new(),
             standing: HashMap::new(),
@@ -327,6 +334,7 @@ impl Assembler {
                 self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.tid = rec.tid as i32;
+                    self.by_tid.insert(life.row.tid, rec.task_id);
                     life.named(comm.clone(), rec.hdr.end_ns);
                     let pid = life.row.pid;
                     self.mappings.forget(pid);
@@ -365,6 +373,7 @@ impl Assembler {
             Record::Fault(rec) => self.fault(&rec),
             Record::Cache(rec) => self.cache(&rec),
             Record::Vfs(rec) => self.vfs(&rec),
+            Record::Commit(rec) => self.commit(&rec),
             Record::Content(rec, bytes) => {
                 self.content(&rec, bytes);
                 Ok(())

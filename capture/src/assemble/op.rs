@@ -11,6 +11,9 @@ use crate::{
     decode::wire::Tail,
 };
 
+/// `WIRE_OFF_CPU_UNKNOWN` of the wire format.
+const OFF_CPU_UNKNOWN: u64 = u64::MAX;
+
 impl Assembler {
     /// Makes the row of a call.
     ///
@@ -73,6 +76,9 @@ impl Assembler {
             dirfd: arg(call.desc.dirfd).map(|a| a as i32),
             dirfd2: arg(call.desc.dirfd2).map(|a| a as i32),
             ret: (!in_flight).then_some(raw.ret),
+            off_cpu_ns: (self.waits.is_some() && !in_flight && !has(op_flags::OPF_MIDWAY))
+                .then(|| off_cpu_ns(rec))
+                .flatten(),
             ..Op::default()
         };
         if let Some(t) = tail {
@@ -155,7 +161,7 @@ impl Assembler {
         // Waits for pipes, sockets and terminals are not caused by a file system.
         self.slow_seen |=
             op.dur_ns >= self.slow_ns && (op.path.is_some() || op.file.is_some() && self.file_of(rec.file).seekable);
-        self.waits_of(&op, rec.task_id, in_flight)?;
+        let waits = self.waits.as_mut().map_or_else(Vec::new, |w| w.ended(rec.task_id, &op, !in_flight));
         let other = has(op_flags::OPF_OTHER_THREAD);
         if call.name.starts_with("io_") && !call.name.starts_with("io_uring") {
             self.aio_call(&raw, &mut op, other)?;
@@ -169,7 +175,8 @@ impl Assembler {
             }
         }
         let content = has(op_flags::OPF_CONTENT).then(|| (rec.task_id, rec.hdr.end_ns - rec.dur_ns));
-        self.write_with_content(op, content, other, has(op_flags::OPF_IO))
+        let written = self.write_with_content(op, content, other, has(op_flags::OPF_IO))?;
+        self.waits_of(waits, written)
     }
 
     /// Writes an operation unless it is filtered out; returns whether it was written. `other`: by a thread that the
@@ -234,6 +241,12 @@ impl Assembler {
         }
         self.push(op)
     }
+}
+
+/// Time off the CPU inside the call; `None` if the thread left its CPU unseen.
+fn off_cpu_ns(rec: &rec_op) -> Option<i64> {
+    // The end of a call whose content is recorded is taken before the last program of its return.
+    (rec.off_cpu_ns != OFF_CPU_UNKNOWN).then(|| rec.off_cpu_ns.min(rec.dur_ns) as i64)
 }
 
 /// Whether the call opens a new open file description.

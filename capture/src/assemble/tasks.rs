@@ -3,12 +3,12 @@
 use ioreel_bpf::types::{rec_fd, rec_file, rec_map, rec_op, rec_place, rec_task, rec_wait};
 use ioreel_traces::{
     Result,
-    rows::{Fd, Map, Op, Task},
+    rows::{Fd, Map, Op, Task, Wait},
 };
 
 use super::{Assembler, ENDED, Ended, Life};
 use crate::{
-    assemble::{block, initial_fds::Used, names::Names},
+    assemble::{block, initial_fds::Used, names::Names, waits::Of},
     calls::{Call, Raw, makes_descriptor},
 };
 
@@ -71,6 +71,7 @@ impl Assembler {
             sieve.task_began(row.task_id, row.parent, row.clone_flags);
         }
         self.note_met(rec.task_id);
+        self.by_tid.insert(row.tid, rec.task_id);
         self.tasks.insert(rec.task_id, Life { row, table, names: Names::default() });
     }
 
@@ -250,6 +251,9 @@ impl Assembler {
         let (pid, tid, comm) = (life.row.pid, life.row.tid, life.row.comm.clone());
         let names = std::mem::take(&mut life.names);
         self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm, names };
+        if self.by_tid.get(&life.row.tid) == Some(&rec.task_id) {
+            self.by_tid.remove(&life.row.tid);
+        }
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);
@@ -275,6 +279,7 @@ impl Assembler {
 impl Assembler {
     pub(super) fn wait(&mut self, rec: &rec_wait, kernel: &[u8], user: &[u8]) {
         self.task_met(rec.task_id, rec.op_start_ns);
+        self.task_met(rec.waker_task_id, rec.wake_ns);
         let Some(waits) = &mut self.waits else { return };
         let addresses = |bytes: &[u8]| -> Vec<u64> {
             bytes.chunks_exact(8).filter_map(|b| Some(u64::from_ne_bytes(b.try_into().ok()?))).collect()
@@ -284,13 +289,17 @@ impl Assembler {
         let op = known.map_or("".into(), |k| k.name);
         let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
         self.counts.waits += 1;
-        waits.take(rec, &addresses(kernel), &addresses(user), op, pid, self.t0_ns);
+        let owner = self.by_tid.get(&(rec.owner_tid as i32)).copied();
+        waits.take(rec, &addresses(kernel), &addresses(user), Of { op, pid, owner }, self.t0_ns);
     }
 
-    /// Writes the waits of an operation that has ended, or (`in_flight`) was still running at the end.
-    pub(super) fn waits_of(&mut self, op: &Op, task_id: u32, in_flight: bool) -> Result<()> {
-        let Some(waits) = &mut self.waits else { return Ok(()) };
-        waits.ended(task_id, op, !in_flight).into_iter().try_for_each(|row| self.writer.waits.push(row))
+    /// Writes the waits of an operation that was written, or drops those of one that was filtered out.
+    pub(super) fn waits_of(&mut self, waits: Vec<Wait>, written: bool) -> Result<()> {
+        match &mut self.waits {
+            Some(all) if !written => all.dropped += waits.len() as i64,
+            _ => waits.into_iter().try_for_each(|row| self.writer.waits.push(row))?,
+        }
+        Ok(())
     }
 }
 

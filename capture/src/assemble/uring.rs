@@ -294,7 +294,7 @@ impl Assembler {
         }
         let has = |flag: uring_flags| rec.flags & flag.0 != 0;
         let content = has(uring_flags::URF_CONTENT).then_some((rec.task_id, rec.req));
-        self.write_with_content(op, content, has(uring_flags::URF_OTHER_THREAD), has(uring_flags::URF_IO))
+        self.write_with_content(op, content, has(uring_flags::URF_OTHER_THREAD), has(uring_flags::URF_IO)).map(drop)
     }
 }
 

@@ -7,7 +7,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     RunQueue,
-    Throttle,
+    DirtyLimit,
+    Wbt,
+    BlockThrottle,
     Reclaim,
     Journal,
     InodeLock,
@@ -15,15 +17,24 @@ pub(crate) enum Reason {
     PageLock,
     Writeback,
     Device,
+    Request,
+    Peer,
     Other,
 }
 
 impl Reason {
+    /// Whether it is a kernel lock, which has an owner.
+    pub(crate) fn is_lock(self) -> bool {
+        matches!(self, Self::Lock | Self::InodeLock)
+    }
+
     /// Value of the column.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::RunQueue => "run_queue",
-            Self::Throttle => "write_back_throttle",
+            Self::DirtyLimit => "dirty_limit",
+            Self::Wbt => "wbt",
+            Self::BlockThrottle => "block_throttle",
             Self::Reclaim => "memory_reclaim",
             Self::Journal => "journal",
             Self::InodeLock => "inode_lock",
@@ -31,6 +42,8 @@ impl Reason {
             Self::PageLock => "page_lock",
             Self::Writeback => "page_under_write_back",
             Self::Device => "device",
+            Self::Request => "request",
+            Self::Peer => "peer",
             Self::Other => "other",
         }
     }
@@ -39,8 +52,20 @@ impl Reason {
 /// A name that ends in `*` matches by prefix.
 type Names = &'static [&'static str];
 
-/// mm/page-writeback.c, block/blk-wbt.c
-const THROTTLE: Names = &["balance_dirty_pages*", "wbt_wait*", "io_schedule_throttle*", "blk_throtl_*"];
+/// mm/page-writeback.c: too many dirty pages in memory, for the device, or in the memory cgroup.
+const DIRTY_LIMIT: Names = &["balance_dirty_pages*"];
+/// block/blk-iocost.c, blk-iolatency.c, blk-throttle.c, blk-cgroup.c: limits and weights of cgroups. They share
+/// `rq_qos_wait` with wbt, so they come first.
+const BLOCK_THROTTLE: Names = &[
+    "ioc_rqos_throttle*",
+    "blkcg_iolatency_throttle*",
+    "__blkcg_iolatency_throttle*",
+    "blkcg_maybe_throttle_*",
+    "blk_throtl_*",
+    "__blk_throtl_*",
+];
+/// block/blk-wbt.c, blk-rq-qos.c: buffered writes are held back so that they do not delay reads.
+const WBT: Names = &["wbt_wait*", "rq_qos_wait*"];
 /// mm/vmscan.c, mm/page_alloc.c, mm/memcontrol.c
 const RECLAIM: Names = &[
     "try_to_free_pages*",
@@ -204,7 +229,6 @@ const DEVICE: Names = &[
     "blkdev_issue_*",
     "blk_mq_get_tag*",
     "__bio_queue_enter*",
-    "rq_qos_wait*",
     "bit_wait_io*",
     "__wait_on_buffer*",
     "out_of_line_wait_on_bit*",
@@ -220,7 +244,57 @@ const DEVICE: Names = &[
     "read_tree_block*",
     "wait_on_extent_buffer*",
     "btrfs_wait_ordered_*",
+    // A sync waits for the flusher threads (fs/fs-writeback.c).
+    "wb_wait_for_completion*",
+];
+/// io_uring/, fs/aio.c: the end of requests that the program submitted. Each request is an operation of its own.
+const REQUEST: Names =
+    &["io_cqring_wait*", "io_cqring_schedule*", "read_events", "do_io_getevents", "__do_sys_io_destroy"];
+/// Another program, or the person at a terminal: fs/pipe.c, splice.c, eventfd.c, signalfd.c, notify/, fuse/; net/;
+/// drivers/tty/; kernel/futex/, exit.c; ipc/.
+const PEER: Names = &[
+    "pipe_read*",
+    "pipe_write*",
+    "anon_pipe_*",
+    "fifo_pipe_*",
+    "pipe_wait_*",
+    "pipe_wait",
+    "fifo_open*",
+    "wait_for_partner*",
+    "wait_for_space*",
+    "opipe_prep*",
+    "ipipe_prep*",
+    "sock_*",
+    "____sys_sendmsg*",
+    "____sys_recvmsg*",
+    "sk_wait_data*",
+    "sk_stream_wait_*",
+    "unix_*",
+    "tcp_*",
+    "udp_*",
+    "vsock_*",
+    "netlink_*",
+    "eventfd_*",
+    "signalfd_*",
+    "inotify_*",
+    "fanotify_*",
+    "handle_userfault*",
+    "userfaultfd_*",
+    "n_tty_*",
+    "tty_*",
     "request_wait_answer*",
+    "fuse_dev_*",
+    "cuse_*",
+    "futex_*",
+    "__futex_wait*",
+    "do_wait*",
+    "kernel_wait4*",
+    "ep_poll*",
+    "do_sys_poll*",
+    "do_select*",
+    "wq_sleep*",
+    "do_msgrcv*",
+    "do_msgsnd*",
 ];
 
 fn matches(name: &str, names: Names) -> bool {
@@ -234,8 +308,14 @@ pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
         return Reason::RunQueue;
     }
     let any = |names: Names| stack.iter().any(|f| matches(f, names));
-    if any(THROTTLE) {
-        return Reason::Throttle;
+    if any(DIRTY_LIMIT) {
+        return Reason::DirtyLimit;
+    }
+    if any(BLOCK_THROTTLE) {
+        return Reason::BlockThrottle;
+    }
+    if any(WBT) {
+        return Reason::Wbt;
     }
     if any(RECLAIM) {
         return Reason::Reclaim;
@@ -262,7 +342,14 @@ pub(crate) fn reason(stack: &[&str], runnable: bool) -> Reason {
     if any(WRITEBACK) && !any(SYNCS) {
         return Reason::Writeback;
     }
-    if any(DEVICE) { Reason::Device } else { Reason::Other }
+    if any(DEVICE) {
+        return Reason::Device;
+    }
+    if any(REQUEST) {
+        return Reason::Request;
+    }
+    // Last: a program may read a file into a pipe or socket and wait for the disk.
+    if any(PEER) { Reason::Peer } else { Reason::Other }
 }
 
 #[cfg(test)]
@@ -298,7 +385,18 @@ mod tests {
             ("schedule rwsem_down_read_slowpath down_read lock_mm_and_find_vma do_user_addr_fault", Reason::Lock),
             ("schedule rwsem_down_write_slowpath down_write ext4_map_blocks ext4_dio_write_iter", Reason::Lock),
             ("schedule __mutex_lock fdget_pos ksys_write", Reason::Lock),
-            ("schedule_timeout io_schedule_timeout balance_dirty_pages generic_perform_write", Reason::Throttle),
+            ("schedule_timeout io_schedule_timeout balance_dirty_pages generic_perform_write", Reason::DirtyLimit),
+            (
+                "schedule io_schedule rq_qos_wait wbt_wait __rq_qos_throttle blk_mq_submit_bio submit_bio_noacct_nocheck",
+                Reason::Wbt,
+            ),
+            (
+                "schedule io_schedule rq_qos_wait __blkcg_iolatency_throttle blkcg_iolatency_throttle __rq_qos_throttle",
+                Reason::BlockThrottle,
+            ),
+            ("schedule io_schedule ioc_rqos_throttle __rq_qos_throttle blk_mq_submit_bio", Reason::BlockThrottle),
+            ("schedule io_schedule blk_mq_get_tag __blk_mq_alloc_requests blk_mq_submit_bio", Reason::Device),
+            ("schedule wb_wait_for_completion sync_inodes_sb iterate_supers ksys_sync", Reason::Device),
             ("schedule io_schedule shrink_folio_list shrink_lruvec try_to_free_pages", Reason::Reclaim),
             ("schedule io_schedule folio_wait_bit_common filemap_update_page filemap_get_pages", Reason::Device),
             ("schedule io_schedule folio_wait_bit_common __folio_lock write_cache_pages", Reason::PageLock),
@@ -310,7 +408,23 @@ mod tests {
             ("schedule btrfs_commit_transaction btrfs_sync_file", Reason::Journal),
             ("schedule locks_lock_inode_wait __do_sys_flock", Reason::Lock),
             ("schedule fcntl_setlk do_fcntl __x64_sys_fcntl", Reason::Lock),
-            ("schedule anon_pipe_read vfs_read ksys_read", Reason::Other),
+            ("schedule anon_pipe_read vfs_read ksys_read", Reason::Peer),
+            ("schedule pipe_wait_readable splice_file_to_pipe do_splice", Reason::Peer),
+            (
+                "schedule io_schedule folio_wait_bit_common filemap_update_page splice_file_to_pipe do_splice",
+                Reason::Device,
+            ),
+            ("schedule wait_for_partner fifo_open do_dentry_open", Reason::Peer),
+            (
+                "schedule_timeout unix_stream_data_wait unix_stream_read_generic sock_recvmsg sock_read_iter",
+                Reason::Peer,
+            ),
+            ("schedule eventfd_read vfs_read ksys_read", Reason::Peer),
+            ("schedule request_wait_answer __fuse_request_send fuse_simple_request fuse_lookup_name", Reason::Peer),
+            ("schedule __mutex_lock anon_pipe_write vfs_write", Reason::Lock),
+            ("schedule io_cqring_wait __do_sys_io_uring_enter", Reason::Request),
+            ("schedule read_events do_io_getevents __x64_sys_io_getevents", Reason::Request),
+            ("hrtimer_nanosleep common_nsleep", Reason::Other),
             ("", Reason::Other),
         ];
         for (stack, expected) in cases {

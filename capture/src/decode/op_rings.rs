@@ -1,5 +1,5 @@
 //! The rings of operations: one per CPU, in memory shared with the probes (`op_rings` in `base/maps.bpf.h`). A record
-//! takes one slot of 136 bytes, or several if it has a tail. Reading copies runs of whole slots.
+//! takes one slot of 144 bytes, or several if it has a tail. Reading copies runs of whole slots.
 
 use std::{
     mem::size_of,

@@ -3,9 +3,9 @@
 use std::mem::size_of;
 
 use ioreel_bpf::types::{
-    op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_content, rec_exec, rec_fault, rec_fd, rec_file, rec_hdr,
-    rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths, rec_uring_ring,
-    rec_vfs, rec_wait, rq_part, rq_slot,
+    op_tail, rec_aio, rec_aio_end, rec_bio, rec_cache, rec_commit, rec_content, rec_exec, rec_fault, rec_fd, rec_file,
+    rec_hdr, rec_map, rec_op, rec_passed, rec_place, rec_rq, rec_task, rec_type, rec_uring, rec_uring_paths,
+    rec_uring_ring, rec_vfs, rec_wait, rq_part, rq_slot,
 };
 
 /// `cpu` of records made by iterators, which have no sequence numbers (`WIRE_NO_CPU`).
@@ -51,6 +51,8 @@ pub enum Record<'a> {
     Fault(rec_fault),
     /// A page cache event.
     Cache(rec_cache),
+    /// A commit of a journal or log ended.
+    Commit(rec_commit),
     /// File I/O by the kernel itself.
     Vfs(rec_vfs),
     /// Bytes written by a write.
@@ -125,6 +127,8 @@ unsafe impl Plain for rec_aio_end {}
 unsafe impl Plain for rec_fault {}
 // SAFETY: as above.
 unsafe impl Plain for rec_cache {}
+// SAFETY: as above.
+unsafe impl Plain for rec_commit {}
 // SAFETY: as above.
 unsafe impl Plain for rec_vfs {}
 // SAFETY: as above.
@@ -287,6 +291,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record<'_>> {
         rec_type::REC_AIO_END => Record::AioEnd(take(bytes)?.0),
         rec_type::REC_FAULT => Record::Fault(take(bytes)?.0),
         rec_type::REC_CACHE => Record::Cache(take(bytes)?.0),
+        rec_type::REC_COMMIT => Record::Commit(take(bytes)?.0),
         rec_type::REC_VFS => Record::Vfs(take(bytes)?.0),
         rec_type::REC_CONTENT => {
             let (rec, bytes) = take::<rec_content>(bytes)?;
@@ -315,7 +320,7 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_header() {
         assert_eq!(size_of::<rec_hdr>(), 24);
-        assert_eq!(size_of::<rec_op>(), 136);
+        assert_eq!(size_of::<rec_op>(), 144);
         assert_eq!(size_of::<op_tail>(), 80);
     }
 

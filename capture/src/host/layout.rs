@@ -3,6 +3,7 @@
 
 pub(crate) mod ext4;
 mod f2fs;
+pub(crate) mod superblock;
 mod xfs;
 
 use std::{
@@ -246,6 +247,31 @@ pub(crate) fn journal_device(dev: i64) -> Option<i64> {
         let mut bytes = vec![0; len];
         file.read_exact_at(&mut bytes, at).map(|()| bytes)
     })
+}
+
+/// Facts of the file system of this type on a device; `None` if its superblock cannot be read, or is of no known kind.
+pub(crate) fn facts(dev: i64, fstype: &str) -> Option<superblock::Facts> {
+    let fstype = fstype.to_owned();
+    in_time(move || {
+        let node = |dev| host::device_node(dev).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound));
+        let path = node(dev)?;
+        if fstype == "xfs" {
+            return superblock::read(&fstype, &mut |at, len| read_direct(&path, at, len));
+        }
+        let buffered = |path: &std::path::Path, at: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            File::open(path)?.read_exact_at(&mut bytes, at).map(|()| bytes)
+        };
+        let facts = superblock::read(&fstype, &mut |at, len| buffered(&path, at, len))?;
+        Ok(facts.map(|mut facts| {
+            if let Some(Ok(journal)) = facts.journal_dev.map(node) {
+                facts.journal_bytes = buffered(&journal, 1024, 1024).ok().and_then(|sb| superblock::journal_bytes(&sb));
+            }
+            facts
+        }))
+    })
+    .ok()
+    .flatten()
 }
 
 /// Reads with O_DIRECT. XFS does not keep its metadata in the device's page cache: pages left there by this read would

@@ -3,6 +3,7 @@
 //! In: `/proc`, `/sys` and block devices. Out: mounts, disks, on-disk layouts, kernel symbols, clocks, capabilities,
 //! pending signals, and the errors of the crate. It only reads and uses no other stage.
 
+pub(crate) mod cgroup;
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod layout;
@@ -166,7 +167,30 @@ pub fn device(dev: i64) -> Device {
         nr_requests: read_number(queue.join("nr_requests")).unwrap_or(0),
         scheduler: chosen.unwrap_or(scheduler),
         backing_file: read_trimmed(dir.join("loop/backing_file")),
+        model: read_trimmed(dir.join("device/model")).filter(|m| !m.is_empty()),
+        write_cache: read_trimmed(queue.join("write_cache")),
+        wbt_lat_usec: read_number(queue.join("wbt_lat_usec")),
+        read_ahead_kb: read_number(queue.join("read_ahead_kb")),
+        max_hw_sectors_kb: read_number(queue.join("max_hw_sectors_kb")),
+        min_io_bytes: read_number(queue.join("minimum_io_size")),
+        optimal_io_bytes: read_number(queue.join("optimal_io_size")),
+        discard_max_bytes: read_number(queue.join("discard_max_bytes")),
     }
+}
+
+/// What the superblock of a mounted file system says about it; nothing where it cannot be read.
+pub(crate) fn fill_facts(mount: &mut Mount) {
+    // A btrfs has a device number of its own.
+    let dev = if mount.sb_dev >> 20 != 0 { Some(mount.sb_dev) } else { block_device(&mount.source).ok() };
+    if !matches!(mount.fstype.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs") {
+        return;
+    }
+    let Some(facts) = dev.and_then(|dev| layout::facts(dev, &mount.fstype)) else { return };
+    mount.block_bytes = facts.block_bytes;
+    mount.journal_bytes = facts.journal_bytes;
+    mount.stripe_unit_bytes = facts.stripe_unit_bytes;
+    mount.stripe_width_bytes = facts.stripe_width_bytes;
+    mount.features = Some(facts.features);
 }
 
 /// Path of a block device's node.
@@ -208,9 +232,16 @@ pub fn in_flight(dev: i64) -> i64 {
     text.split_whitespace().filter_map(|n| n.parse::<i64>().ok()).sum()
 }
 
-/// The id of a cgroup v2, named by its folder (absolute, or relative to the mount point of the hierarchy) or by the id
-/// itself, which is the inode number of that folder.
+/// The id of a cgroup v2, which is the inode number of its folder: see [`cgroup_folder`].
 pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
+    use std::os::unix::fs::MetadataExt;
+    let no = |e: io::Error| CaptureError::NoCgroup { name: name.into(), why: e.to_string() };
+    Ok(fs::metadata(cgroup_folder(name)?).map_err(no)?.ino())
+}
+
+/// The folder of a cgroup v2, named by that folder (absolute, or relative to the mount point of the hierarchy) or by
+/// its id.
+pub fn cgroup_folder(name: &str) -> Result<PathBuf, CaptureError> {
     use std::os::unix::fs::MetadataExt;
     let no = |why: &str| CaptureError::NoCgroup { name: name.into(), why: why.into() };
     let root = ioreel_traces::host::mounts().into_iter().find(|m| m.fstype == "cgroup2");
@@ -220,7 +251,7 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
         while let Some(dir) = waiting.pop() {
             let Ok(meta) = fs::symlink_metadata(&dir) else { continue };
             if meta.ino() == id {
-                return Ok(id);
+                return Ok(dir);
             }
             let below = fs::read_dir(&dir).into_iter().flatten().flatten();
             waiting.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
@@ -236,7 +267,7 @@ pub fn cgroup_id(name: &str) -> Result<u64, CaptureError> {
     if !meta.is_dir() || !on_cgroup2 {
         return Err(no("not a directory of the cgroup2 hierarchy"));
     }
-    Ok(meta.ino())
+    Ok(path)
 }
 
 /// Whether `pid` is a kernel thread.

@@ -64,6 +64,7 @@ pub(crate) fn fill(
         "bio" => assembler.writer.bio.rotated(),
         "waits" => assembler.writer.waits.rotated(),
         "cache" => assembler.writer.cache.rotated(),
+        "commits" => assembler.writer.commits.rotated(),
         _ => 0,
     };
     let mut enter = |name: &str, (seen, dropped): (i64, i64), hidden: i64, written: i64, made: i64| {
@@ -104,6 +105,11 @@ pub(crate) fn fill(
         let (seen, lost) = books.class(rec_class::CLASS_WAITS);
         let written = assembler.writer.waits.written();
         enter("waits", (seen - dropped, lost), dropped, written, counts.waits - dropped);
+    }
+    let commits = books.class(rec_class::CLASS_COMMITS);
+    if commits.0 != 0 {
+        let (elsewhere, written) = (counts.commits_elsewhere, assembler.writer.commits.written());
+        enter("commits", (commits.0 - elsewhere, commits.1), elsewhere, written, counts.commits - elsewhere);
     }
     // Several records may make one row, so records are counted.
     enter("files", books.class(rec_class::CLASS_FILES), 0, counts.files, counts.files);
@@ -147,6 +153,8 @@ pub(crate) fn fill(
     left_out("bios dropped again by rotation", assembler.writer.bio.rotated());
     left_out("contents dropped again by rotation", hashes_rotated);
     left_out("waits dropped again by rotation", assembler.writer.waits.rotated());
+    left_out("commits dropped again by rotation", assembler.writer.commits.rotated());
+    left_out("commits of file systems that no recorded operation used", counts.commits_elsewhere);
     left_out("events of the page cache dropped again by rotation", assembler.writer.cache.rotated());
     left_out("times a process could not be stopped (--lossless)", books.sum(|l| l.unstoppable));
     left_out("calls by the 32-bit entry that are not recorded", books.sum(|l| l.compat_calls));
@@ -156,7 +164,7 @@ pub(crate) fn fill(
     left_out("requests that io_submit did not take", refused);
     left_out("asynchronous I/O whose control block or result could not be read", books.sum(|l| l.aio_unread));
     left_out("results of asynchronous I/O whose request is not recorded", assembler.aio.strange);
-    left_out("waits of operations faster than asked for", dropped);
+    left_out("waits of operations faster than asked for, or left out by the filters", dropped);
     left_out("waits not followed for want of memory", books.sum(|l| l.no_wait_state));
     left_out("waits whose begin or end no probe saw", books.sum(|l| l.waits_unseen));
     left_out("cache events of the recorder's own output", own_cache);
@@ -213,7 +221,22 @@ pub(crate) fn places(manifest: &mut Manifest, assembler: &Assembler, mounts: &[M
     let mut now = host::mounts();
     now.retain(|m| assembler.touched.contains(&m.sb_dev));
     manifest.warnings.extend(mount_sizes::fill(&mut now));
-    add_places(manifest, assembler, now.iter().chain(mounts));
+    let touched = now.iter().chain(mounts).filter(|m| assembler.touched.contains(&m.sb_dev));
+    let rows: Vec<Mount> = touched.map(|mount| with_facts(mount, &now, mounts)).collect();
+    add_places(manifest, assembler, rows.iter());
+}
+
+/// The mount with its free space at both ends, and what its superblock says. `now` are the mounts at the end, `mounts`
+/// those at the start.
+fn with_facts(mount: &Mount, now: &[Mount], mounts: &[Mount]) -> Mount {
+    let sized = |all: &[Mount]| all.iter().find(|m| m.sb_dev == mount.sb_dev && m.total_bytes > 0).cloned();
+    let mut row = Mount { free_end_bytes: sized(now).map(|m| m.free_bytes), ..mount.clone() };
+    // Another file system may have the number by now.
+    if let Some(before) = sized(mounts).filter(|b| b.fstype == row.fstype && b.source == row.source) {
+        (row.total_bytes, row.free_bytes) = (row.total_bytes.max(before.total_bytes), before.free_bytes);
+    }
+    host::fill_facts(&mut row);
+    row
 }
 
 /// Adds those of these mounts that rows refer to, and the devices. Of several mounts of a file system, the first counts.

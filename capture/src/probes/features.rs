@@ -31,6 +31,8 @@ pub enum Group {
     Names,
     /// File I/O by the kernel itself.
     Vfs,
+    /// What operations wait for.
+    Waits,
 }
 
 /// A probe that a kernel may not support.
@@ -45,6 +47,8 @@ struct Optional {
     /// What is not recorded without it; `None` if a variant of the program records the same.
     without: Option<&'static str>,
 }
+
+const LOCKS: &str = "for which locks operations wait, and who holds them";
 
 const OPTIONAL: &[Optional] = &[
     uring("uring_submit", "io_uring_submit_req", 1..=9, None),
@@ -72,6 +76,8 @@ const OPTIONAL: &[Optional] = &[
         "some first stores to pages of programs that make no calls",
     ),
     other("task_renamed", "task_rename", Group::Names, 2..=9, "changes of thread names"),
+    other("lock_begin", "contention_begin", Group::Waits, 2..=9, LOCKS),
+    other("lock_end", "contention_end", Group::Waits, 1..=9, LOCKS),
     other("cache_fill", "mm_filemap_add_to_page_cache", Group::Cache, 1..=9, "what enters the page cache"),
     other("cache_evict", "mm_filemap_delete_from_page_cache", Group::Cache, 1..=9, "what leaves the page cache"),
     other("cache_dirty", "writeback_dirty_folio", Group::Cache, 2..=9, "what is made dirty in the page cache"),
@@ -318,6 +324,40 @@ pub(crate) fn choose_second(object: &mut OpenObject, preemptible: bool) {
     }
 }
 
+/// Programs for commits of journals and logs, by the module that may have their tracepoints.
+const COMMITS: &[(&str, &[&str], &str)] = &[
+    (
+        "jbd2",
+        &[
+            "jbd2_start",
+            "jbd2_locking",
+            "jbd2_flushing",
+            "jbd2_logging",
+            "jbd2_stats",
+            "jbd2_end",
+            "jbd2_checkpoint",
+            "jbd2_checkpointed",
+        ],
+        "jbd2_end_commit",
+    ),
+    ("ext4", &["ext4_fast_start", "ext4_fast_stop"], "ext4_fc_commit_stop"),
+    ("xfs", &["xfs_log_start", "xfs_log_done"], "xlog_iclog_sync"),
+    ("btrfs", &["btrfs_commit"], "btrfs_transaction_commit"),
+];
+
+/// Enables the programs for commits whose tracepoints exist, in the kernel or in a module that is loaded. A file system
+/// that is not there makes no commits, so nothing is missing then.
+fn choose_commits(object: &mut OpenObject, btf: Option<&Btf<'_>>, wanted: bool) {
+    let built_in = |tracepoint| btf.is_some_and(|btf| arguments(btf, tracepoint).is_some());
+    for (module, programs, tracepoint) in COMMITS {
+        let there = built_in(tracepoint) || Path::new("/sys/kernel/btf").join(module).exists();
+        object
+            .progs_mut()
+            .filter(|p| programs.iter().any(|n| p.name() == *n))
+            .for_each(|mut p| p.set_autoload(wanted && there));
+    }
+}
+
 /// What is lost with a program that the kernel refuses; `None` if the recording cannot do without it. `ops`: operations
 /// are recorded as well, so the block layer is dispensable.
 pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missing> {
@@ -331,6 +371,9 @@ pub(crate) fn when_refused(program: &str, why: &str, ops: bool) -> Option<Missin
     }
     if let Some(f) = FUNCTIONS.iter().find(|f| f.programs.contains(&program)) {
         return Some(missing(f.programs, f.name, if f.what.is_empty() { READS } else { f.what }));
+    }
+    if let Some((_, programs, tracepoint)) = COMMITS.iter().find(|(_, programs, _)| programs.contains(&program)) {
+        return Some(missing(programs, tracepoint, "commits of journals and logs"));
     }
     if BLOCK[..BLOCK_NEEDED].contains(&program) {
         return ops.then(|| missing(BLOCK, "block_rq_complete", "bios and requests"));
@@ -393,6 +436,7 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: &dyn Fn(Group) -> bool) ->
             }
         }
     }
+    choose_commits(object, btf.as_ref(), wanted(Group::Waits));
     object.progs_mut().filter(|p| p.name() == VFS_TASKS).for_each(|mut p| p.set_autoload(wanted(Group::Vfs)));
     missing.retain(|(_, group)| wanted(*group));
     missing.into_iter().map(|(m, _)| m).collect()

@@ -10,7 +10,7 @@ use crate::{
     host,
 };
 
-/// Default kernel memory for all rings together, in bytes. Half of it is for plain operations of 136 bytes: on two CPUs
+/// Default kernel memory for all rings together, in bytes. Half of it is for plain operations of 144 bytes: on two CPUs
 /// it holds 60 ms of the fastest program measured.
 pub const DEFAULT_RING_BYTES: usize = 64 << 20;
 /// Minimum per CPU: a ring has to hold several of the largest records (12 KiB).

@@ -24,7 +24,7 @@ use std::{
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     anonymize::Anonymizer,
-    manifest::{Command as CommandInfo, Kind, Mount},
+    manifest::{Cgroup, Command as CommandInfo, Kind, Mount},
     private::Folder,
     rotate::Keep,
     text,
@@ -140,7 +140,8 @@ fn assembler_of(
 ) -> Result<Assembler, CaptureError> {
     let mut assembler = Assembler::new(writer, t0_ns, mounts);
     if let Some(waits) = config.waits {
-        assembler.waits = Some(Waits::new(waits.min_ns, session.symbols()?));
+        let op_min_ns = config.filter.min_latency_ns().min(i64::MAX as u64) as i64;
+        assembler.waits = Some(Waits::new(waits.min_ns, op_min_ns, session.symbols()?));
     }
     assembler.contents = Contents::of(config.content, config.limits.max_bytes);
     assembler.slow_ns = config.limits.latency.map_or(i64::MAX, |d| d.as_nanos() as i64);
@@ -194,6 +195,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let mut manifest = Manifest::new(Kind::Recording, if vfs.any() { "fentry" } else { "tracepoint" });
     manifest.host = host::host();
     manifest.filters.clone_from(&config.filters);
+    manifest.waits_min_ns = config.waits.map(|w| w.min_ns);
     manifest.warnings.extend(narrowed.as_ref().map(|_| narrow::WARNING.to_owned()));
     let cwd = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let mut command = match &config.target {
@@ -241,6 +243,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let unbegun = Unbegun(&folder);
     let mut mounts = host::mounts();
     manifest.warnings.extend(mount_sizes::fill(&mut mounts));
+    manifest.cgroups = cgroups(config, &plan.target);
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
     let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
@@ -383,6 +386,16 @@ fn options(limits: &Limits) -> WriterOptions {
             ..usual
         },
         None => usual,
+    }
+}
+
+/// Control groups of what is recorded.
+fn cgroups(config: &Config, target: &Targets) -> Vec<Cgroup> {
+    match &config.target {
+        Target::Cgroup(name) => {
+            host::cgroup_folder(name).ok().and_then(|f| host::cgroup::of_folder(&f)).into_iter().collect()
+        }
+        _ => host::cgroup::of_processes(target.pids()),
     }
 }
 

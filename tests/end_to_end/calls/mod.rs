@@ -1,6 +1,8 @@
 //! System calls and what the kernel does for them: arguments, results, contents, mappings, io_uring, waits.
 
+pub(crate) mod commits;
 pub(crate) mod contents;
+pub(crate) mod diagnosed;
 pub(crate) mod ground_truth;
 pub(crate) mod kernel;
 pub(crate) mod mapped;
@@ -50,7 +52,22 @@ pub(crate) fn add_to(list: &mut Tests) {
         waits::a_cold_read
         waits::busy_cpus
         waits::a_writer_ahead_of_its_disk
+        waits::write_back_throttling
+        waits::who_holds_a_lock
+        commits::of_jbd2
+        commits::of_a_small_journal
+        commits::of_fast_commits
+        commits::of_xfs
+        commits::of_btrfs
+        waits::time_off_the_cpu
         waits::nothing_unless_asked
+        diagnosed::a_lock_held_for_30_ms
+        diagnosed::a_file_lock_held_for_30_ms
+        diagnosed::a_disk_that_takes_30_ms
+        diagnosed::a_cpu_that_others_use
+        diagnosed::a_sync_and_its_commit
+        diagnosed::which_limit_holds_writers_back
+        diagnosed::little_is_not_known
         waits::losses_are_exact
         kernel::backends
         mapped::by_many_at_once

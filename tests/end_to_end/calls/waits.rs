@@ -1,6 +1,12 @@
 //! What slow operations wait for, with planted causes.
 
-use std::{collections::HashMap, fs, io::Read, path::Path, process::Stdio};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    io::Read,
+    path::Path,
+    process::Stdio,
+};
 
 use ioreel_traces::{
     Reel,
@@ -16,29 +22,45 @@ use crate::harness::{
 
 /// Records a shell script with waits; every wait must lie inside a slow operation of its thread.
 fn waits_of(script: &str, options: &[&str]) -> Vec<Wait> {
+    calls_and_waits(&["sh", "-c", script], options).1
+}
+
+/// The same for a command; also returns the operations.
+fn calls_and_waits(command: &[&str], options: &[&str]) -> (Vec<Op>, Vec<Wait>) {
     let out = temp_dir();
     let reel = out.path().join("waits.reel");
     let mut words = vec!["--waits", "--no-snapshot"];
     words.extend(options);
-    succeed(&mut record(&reel, &words, &["sh", "-c", script]));
+    succeed(&mut record(&reel, &words, command));
     let reel = assert_valid(&reel);
     let waits = reel.read::<Wait>().unwrap();
-    let ops: HashMap<(i64, i64), Op> =
-        reel.read::<Op>().unwrap().into_iter().map(|o| ((o.task_id, o.start_ns), o)).collect();
+    let all = reel.read::<Op>().unwrap();
+    let min_ns = reel.manifest.waits_min_ns.unwrap();
+    let unseen = reel.manifest.left_out.get("waits whose begin or end no probe saw").is_some_and(|n| *n > 0);
+    let ops: HashMap<(i64, i64), &Op> = all.iter().map(|o| ((o.task_id, o.start_ns), o)).collect();
     let mut sums: HashMap<(i64, i64), i64> = HashMap::new();
     for w in &waits {
         let op = ops.get(&(w.task_id, w.op_start_ns)).unwrap_or_else(|| panic!("no operation of {w:?}"));
         assert_eq!(op.op, w.op);
         let end = op.start_ns + op.dur_ns;
-        assert!(op.dur_ns >= 1_000_000 && w.start_ns >= op.start_ns && w.start_ns + w.dur_ns <= end, "{w:?} in {op:?}");
+        assert!(op.dur_ns >= min_ns && w.start_ns >= op.start_ns && w.start_ns + w.dur_ns <= end, "{w:?} in {op:?}");
         assert!((0..=w.dur_ns).contains(&w.run_queue_ns), "{w:?}");
         *sums.entry((w.task_id, w.op_start_ns)).or_default() += w.dur_ns;
     }
     assert!(sums.iter().all(|(op, sum)| *sum <= ops[op].dur_ns), "more waiting than time");
+    // The probes add up what the waits show one by one.
+    for op in all.iter().filter(|o| o.source == *"syscall" && o.state == *"complete") {
+        let sum = sums.get(&(op.task_id, op.start_ns)).copied().unwrap_or(0);
+        match op.off_cpu_ns {
+            None => assert!(unseen, "{op:?}"),
+            Some(off_ns) if op.dur_ns >= min_ns => assert_eq!(off_ns, sum, "{op:?}"),
+            Some(off_ns) => assert!(off_ns <= op.dur_ns, "{op:?}"),
+        }
+    }
     let told = succeed(&mut ioreel(["info", text(reel.path())])).stdout;
     let told = String::from_utf8(told).unwrap();
     assert_eq!(told.contains("Waits of slow operations"), !waits.is_empty(), "{told}");
-    waits
+    (all, waits)
 }
 
 /// Time by reason, ns.
@@ -124,17 +146,128 @@ pub(crate) fn a_writer_ahead_of_its_disk() {
     let script = format!("dd if=/dev/zero of={}/big bs=4M count=48 status=none", text(mounted.path()));
     let waits = waits_of(&script, &[]);
     let _ = fs::write(format!("{limits}/strict_limit"), "0");
-    assert_waits_for(&waits, "write", &["write_back_throttle"]);
+    assert_waits_for(&waits, "write", &["dirty_limit"]);
 }
 
-/// Without the option there is no table, and no probe.
+/// Without the option there is no table, and no probe: neither of the scheduler, nor of locks, nor of commits.
 pub(crate) fn nothing_unless_asked() {
     let out = temp_dir();
     let reel = out.path().join("plain.reel");
     succeed(&mut record(&reel, &["--no-snapshot"], &["sh", "-c", "sleep 0.01; : >/dev/null"]));
     let reel = assert_valid(&reel);
     assert!(reel.read::<Wait>().unwrap().is_empty());
-    assert!(reel.manifest.probes.iter().all(|p| !p.name.starts_with("wait_")), "{:?}", reel.manifest.probes);
+    const OF_WAITS: [&str; 6] = ["wait_", "lock_", "jbd2_", "ext4_fast_", "xfs_log_", "btrfs_commit"];
+    let of_waits = |name: &str| OF_WAITS.iter().any(|start| name.starts_with(start));
+    assert!(reel.manifest.probes.iter().all(|p| !of_waits(&p.name)), "{:?}", reel.manifest.probes);
+    assert!(reel.rows::<Op>().all(|op| op.unwrap().off_cpu_ns.is_none()));
+    assert_eq!(reel.manifest.waits_min_ns, None);
+}
+
+/// Reads from a pipe whose writer sleeps 50 ms, a socket pair, an eventfd and a named pipe likewise, and makes many
+/// short calls.
+const READER: &str = "
+import os, socket, sys, threading, time
+def later(what):
+    threading.Thread(target=lambda: (time.sleep(0.05), what())).start()
+r, w = os.pipe()
+later(lambda: os.write(w, b'p' * 11))
+assert os.read(r, 100) == b'p' * 11
+a, b = socket.socketpair()
+later(lambda: os.write(b.fileno(), b's' * 12))
+assert os.read(a.fileno(), 100) == b's' * 12
+e = os.eventfd(0)
+later(lambda: os.eventfd_write(e, 1))
+os.eventfd_read(e)
+os.mkfifo(sys.argv[1])
+later(lambda: os.open(sys.argv[1], os.O_WRONLY))
+os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(200):
+    os.stat('/')
+";
+
+/// Waits for other programs (here threads) have the reason `peer` and are nearly all of the time of their calls. The
+/// time off the CPU is recorded also where waits are not kept, and no option of waits filters operations.
+pub(crate) fn time_off_the_cpu() {
+    let out = temp_dir();
+    for (i, min) in ["0ns", "1s"].into_iter().enumerate() {
+        let fifo = out.path().join(format!("fifo{i}"));
+        let (ops, waits) = calls_and_waits(&["python3", "-c", READER, text(&fifo)], &["--waits-min", min]);
+        assert!(ops.iter().filter(|o| o.op == *"newfstatat" || o.op == *"stat").count() >= 200);
+        assert_eq!(waits.is_empty(), min == "1s");
+        let waiting = |o: &&Op| {
+            o.op == *"read" && [Some(11), Some(12)].contains(&o.ret)
+                || o.op == *"read" && o.len_bytes == Some(8) && o.ret == Some(8)
+                || o.op == *"openat" && o.path.as_deref() == Some(text(&fifo)) && o.dur_ns > 10_000_000
+        };
+        let waited: Vec<&Op> = ops.iter().filter(waiting).collect();
+        // Of the fifo's two ends, only the first to come waits.
+        assert_eq!(waited.len(), 4, "{waited:?}");
+        for op in waited {
+            let off_ns = op.off_cpu_ns.unwrap_or_default();
+            assert!(off_ns > 20_000_000 && off_ns > op.dur_ns / 2, "{op:?}");
+            let of_it = waits.iter().filter(|w| (w.task_id, w.op_start_ns) == (op.task_id, op.start_ns));
+            let peer_ns: i64 = of_it.filter(|w| w.reason == *"peer").map(|w| w.dur_ns).sum();
+            assert!(min == "1s" || peer_ns > 20_000_000, "{op:?}: {waits:?}");
+            let mut of_it = waits.iter().filter(|w| (w.task_id, w.op_start_ns) == (op.task_id, op.start_ns));
+            // Another thread of the program woke it.
+            let woken = |w: &Wait| w.waker_comm.as_deref() == Some("python3") && w.waker_task_id != Some(op.task_id);
+            assert!(min == "1s" || of_it.any(|w| woken(w) && w.waker_task_id.is_some()), "{op:?}: {waits:?}");
+        }
+    }
+}
+
+/// A writer that finds its file locked tells the lock and who holds it: `dd`, which sleeps in direct writes that make
+/// the file longer.
+pub(crate) fn who_holds_a_lock() {
+    const WRITER: &str = "
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY)
+for _ in range(400):
+    os.pwrite(fd, b'x', 0)
+    time.sleep(0.001)
+";
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let file = mounted.path().join("one");
+    let script = format!(
+        "touch {0}; dd if=/dev/zero of={0} bs=4M count=60 oflag=direct conv=notrunc status=none & \
+         python3 -c \"$1\" {0}; wait",
+        text(&file)
+    );
+    let (ops, waits) = calls_and_waits(&["sh", "-c", &script, "sh", WRITER], &["--waits-min", "0ns"]);
+    let of_dd: Vec<i64> = {
+        let direct = ops.iter().filter(|o| o.op == *"write" && o.len_bytes == Some(4 << 20));
+        direct.map(|o| o.task_id).collect()
+    };
+    let held = |w: &&Wait| w.op == *"pwrite64" && w.reason == *"inode_lock";
+    let waited: Vec<&Wait> = waits.iter().filter(held).collect();
+    assert!(!waited.is_empty(), "{waits:?}");
+    let locks: HashSet<Option<i64>> = waited.iter().map(|w| w.lock_id).collect();
+    assert!(locks.len() == 1 && !locks.contains(&None), "{waited:?}");
+    assert!(waited.iter().all(|w| w.lock_kind.as_deref() == Some("rwsem_write")), "{waited:?}");
+    let owned =
+        |w: &&&Wait| w.owner_comm.as_deref() == Some("dd") && w.owner_task_id.is_some_and(|t| of_dd.contains(&t));
+    // Between two writes nobody holds it.
+    let owners = waited.iter().filter(owned).count();
+    assert!(owners > 0 && owners * 2 >= waited.len(), "{waited:?}");
+    assert!(waited.iter().any(|w| w.waker_comm.as_deref() == Some("dd") && w.waker_task_id == w.owner_task_id));
+}
+
+/// Write-back throttling of the device has a reason of its own.
+pub(crate) fn write_back_throttling() {
+    let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
+    let dev = mounted.device_number().unwrap();
+    let knob = format!("/sys/dev/block/{}:{}/queue/wbt_lat_usec", dev >> 20, dev & 0xf_ffff);
+    if fs::write(&knob, "1").is_err() {
+        eprintln!("{knob}: this kernel or device has no write-back throttling");
+        return;
+    }
+    let script = format!(
+        "cd {}; for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=4k count=4096 conv=fsync status=none & done; wait",
+        text(mounted.path())
+    );
+    let waits = waits_of(&script, &[]);
+    let _ = fs::write(&knob, "-1");
+    assert_waits_for(&waits, "fsync", &["wbt"]);
 }
 
 /// Writes to a pipe that holds one page, in calls that each wait for its reader thousands of times, while the recorder

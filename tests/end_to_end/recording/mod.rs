@@ -9,6 +9,7 @@ pub(crate) mod life;
 pub(crate) mod lossless;
 pub(crate) mod marks;
 pub(crate) mod pass_through;
+pub(crate) mod places;
 pub(crate) mod refusals;
 pub(crate) mod rotation;
 pub(crate) mod top;
@@ -24,6 +25,7 @@ use crate::{
 /// Long because it is a list.
 pub(crate) fn add_to(list: &mut Tests) {
     tests! { list on &Fs::RECORDED => life::few_capabilities_on }
+    tests! { list on &[Fs::Ext4, Fs::Xfs, Fs::Btrfs] => places::a_file_system_and_its_disk }
     if refusals::may_lock_down() {
         tests! { list.add: refusals::under_lockdown }
     }
@@ -42,6 +44,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         pass_through::output_that_cannot_be_written
         pass_through::an_exec_by_a_thread
         marks::reach_the_manifest
+        places::limits_of_a_control_group
         top::files_processes_and_totals
         top::on_a_terminal
         top::refusals

@@ -4,7 +4,7 @@
 use super::{Anonymizer, words};
 use crate::{
     Manifest,
-    format::manifest::{Command, Device, Host, Import, Mark, Mount, Replay},
+    format::manifest::{Cgroup, Command, Device, Host, Import, Mark, Mount, Replay},
 };
 
 impl Anonymizer {
@@ -21,9 +21,11 @@ impl Anonymizer {
             span,
             mounts,
             devices,
+            cgroups,
             probes,
             backend,
             filters,
+            waits_min_ns,
             ledger,
             losses,
             clock_jumps,
@@ -49,9 +51,11 @@ impl Anonymizer {
             span,
             mounts: mounts.into_iter().map(|m| self.mount(m)).collect(),
             devices: devices.into_iter().map(|d| self.device(d)).collect(),
+            cgroups: cgroups.into_iter().map(|c| self.cgroup(c)).collect(),
             probes,
             backend,
             filters: filters.iter().map(|f| self.filter(f)).collect(),
+            waits_min_ns,
             ledger,
             losses,
             clock_jumps,
@@ -103,7 +107,22 @@ impl Anonymizer {
     }
 
     fn mount(&mut self, mount: Mount) -> Mount {
-        let Mount { sb_dev, fstype, source, mountpoint, root, options, total_bytes, free_bytes } = mount;
+        let Mount {
+            sb_dev,
+            fstype,
+            source,
+            mountpoint,
+            root,
+            options,
+            total_bytes,
+            free_bytes,
+            free_end_bytes,
+            block_bytes,
+            journal_bytes,
+            stripe_unit_bytes,
+            stripe_width_bytes,
+            features,
+        } = mount;
         Mount {
             sb_dev,
             fstype: self.fstype(&fstype),
@@ -114,7 +133,18 @@ impl Anonymizer {
             options: options.split(',').map(|o| self.option(o)).collect::<Vec<_>>().join(","),
             total_bytes,
             free_bytes,
+            free_end_bytes,
+            block_bytes,
+            journal_bytes,
+            stripe_unit_bytes,
+            stripe_width_bytes,
+            features,
         }
+    }
+
+    fn cgroup(&mut self, cgroup: Cgroup) -> Cgroup {
+        let Cgroup { path, memory_max_bytes, memory_high_bytes, cpu_quota_us, cpu_period_us, io_max } = cgroup;
+        Cgroup { path: self.word(&path), memory_max_bytes, memory_high_bytes, cpu_quota_us, cpu_period_us, io_max }
     }
 
     pub(super) fn fstype(&mut self, fstype: &str) -> String {
@@ -153,6 +183,14 @@ impl Anonymizer {
             nr_requests,
             scheduler,
             backing_file,
+            model,
+            write_cache,
+            wbt_lat_usec,
+            read_ahead_kb,
+            max_hw_sectors_kb,
+            min_io_bytes,
+            optimal_io_bytes,
+            discard_max_bytes,
         } = device;
         Device {
             dev,
@@ -165,6 +203,14 @@ impl Anonymizer {
             nr_requests,
             scheduler,
             backing_file: backing_file.map(|f| self.word(&f)),
+            model: model.map(|m| self.word(&m)),
+            write_cache,
+            wbt_lat_usec,
+            read_ahead_kb,
+            max_hw_sectors_kb,
+            min_io_bytes,
+            optimal_io_bytes,
+            discard_max_bytes,
         }
     }
 
@@ -240,8 +286,10 @@ mod tests {
             devices: vec![Device {
                 name: "md_acme".into(),
                 backing_file: Some("/img/acme".into()),
+                model: Some("acme".into()),
                 ..Device::default()
             }],
+            cgroups: vec![Cgroup { path: "/user.slice/acme".into(), ..Cgroup::default() }],
             filters: vec!["--path /srv/acme".into(), "--pid 17".into(), "--comm=acme".into(), "--path 1984".into()],
             warnings: vec!["acme is slow".into()],
             marks: vec![Mark { ns: 3, name: "acme begins".into() }],

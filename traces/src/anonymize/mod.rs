@@ -68,9 +68,9 @@ pub(crate) enum Holds {
 pub(crate) fn holds(column: &str) -> Holds {
     match column {
         "op" | "source" | "state" | "kind" | "class" | "origin" | "event" | "payload" | "reason" | "stack"
-        | "detail" | "how" | "ended" => Holds::Word,
+        | "lock_kind" | "detail" | "how" | "ended" => Holds::Word,
         "path" | "path2" | "host_path" | "cwd" | "root" | "target" | "trace" => Holds::Path,
-        "comm" => Holds::Comm,
+        "comm" | "waker_comm" | "owner_comm" => Holds::Comm,
         // A content hash would prove that known data was written.
         "message" | "user_stack" | "content_hash" => Holds::Message,
         "name" => Holds::Name,

@@ -46,12 +46,16 @@ pub struct Manifest {
     pub mounts: Vec<Mount>,
     /// Block devices behind them.
     pub devices: Vec<Device>,
+    /// Control groups of the recorded command or processes at the start, or the recorded group, with their limits.
+    pub cgroups: Vec<Cgroup>,
     /// Probes in use, with the number of times the kernel skipped each.
     pub probes: Vec<Probe>,
     /// How the events were obtained: `tracepoint`, `fentry`, `replay`, `synthetic`, …
     pub backend: String,
     /// Filter options, as words of the command line.
     pub filters: Vec<String>,
+    /// Recorded with `--waits`: operations of at least this duration have their waits in the table `waits`.
+    pub waits_min_ns: Option<i64>,
     /// By class of event (`ops`, `block`, `bio`, `tasks`, `files`, …): events seen, written, lost and filtered.
     pub ledger: BTreeMap<String, Ledger>,
     /// Where events were lost.
@@ -177,8 +181,55 @@ pub struct Mount {
     pub options: String,
     /// Size of the file system.
     pub total_bytes: i64,
-    /// Free at the start.
+    /// Free at the start; if it was mounted during the recording, free at the end.
     pub free_bytes: i64,
+    /// Free at the end of the recording, after settling. Null if not known.
+    pub free_end_bytes: Option<i64>,
+    /// Size of a block. This and the next members: from the superblock of ext2, ext3, ext4, XFS and btrfs; null where it
+    /// could not be read or has no such member.
+    pub block_bytes: Option<i64>,
+    /// Size of the journal (ext3, ext4) or log (XFS), also of an external one.
+    pub journal_bytes: Option<i64>,
+    /// The part of a stripe on one disk (ext4 `stride`, XFS `sunit`). Null: none set.
+    pub stripe_unit_bytes: Option<i64>,
+    /// A whole stripe without parity (ext4 `stripe_width`, XFS `swidth`). Null: none set.
+    pub stripe_width_bytes: Option<i64>,
+    /// Features, by the names that the file system's own tools use. A bit without a name: its field and value.
+    pub features: Option<Vec<String>>,
+}
+
+/// Limits of a control group: the lowest of the group and of those above it. Null: no limit.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Cgroup {
+    /// Its name, as in `/proc/PID/cgroup`.
+    pub path: String,
+    /// `memory.max`, in version 1 `memory.limit_in_bytes`.
+    pub memory_max_bytes: Option<i64>,
+    /// `memory.high`: from here on the kernel reclaims and slows down.
+    pub memory_high_bytes: Option<i64>,
+    /// CPU time per period, `cpu.max`.
+    pub cpu_quota_us: Option<i64>,
+    /// That period.
+    pub cpu_period_us: Option<i64>,
+    /// `io.max`, by device.
+    pub io_max: Vec<IoLimit>,
+}
+
+/// Limits of a control group on one device. Null: no limit.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct IoLimit {
+    /// `block.dev`.
+    pub dev: i64,
+    /// `rbps`.
+    pub read_bytes_per_s: Option<i64>,
+    /// `wbps`.
+    pub write_bytes_per_s: Option<i64>,
+    /// `riops`.
+    pub reads_per_s: Option<i64>,
+    /// `wiops`.
+    pub writes_per_s: Option<i64>,
 }
 
 /// How much of the tree was looked at before the start.
@@ -215,6 +266,22 @@ pub struct Device {
     pub scheduler: String,
     /// For a loop device: the file behind it.
     pub backing_file: Option<String>,
+    /// Model, as the device reports it. This and the next members, from sysfs at the end: null if the kernel does not say.
+    pub model: Option<String>,
+    /// `write back`: it has a volatile cache, and flushes are sent to it. `write through`: it has none.
+    pub write_cache: Option<String>,
+    /// Read latency that write-back throttling aims at, µs. 0: throttling is off. Null: the device has none.
+    pub wbt_lat_usec: Option<i64>,
+    /// Most that is read ahead, KiB.
+    pub read_ahead_kb: Option<i64>,
+    /// Largest request that the device can take, KiB: the limit of `max_sectors_kb`.
+    pub max_hw_sectors_kb: Option<i64>,
+    /// Smallest request without a penalty: for a RAID, the part of a stripe on one disk.
+    pub min_io_bytes: Option<i64>,
+    /// Best size of a request: for a RAID, a whole stripe. 0: not told.
+    pub optimal_io_bytes: Option<i64>,
+    /// Largest discard that the kernel sends. 0: none are sent.
+    pub discard_max_bytes: Option<i64>,
 }
 
 /// One BPF program at work.
@@ -229,7 +296,7 @@ pub struct Probe {
 
 /// Classes in which one event makes one row, so that `written` is also a number of rows. The other classes (`tasks`,
 /// `files`, …) count records: a row may have several, or none.
-pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "actions"];
+pub const ROW_CLASSES: &[&str] = &["ops", "block", "bio", "waits", "cache", "commits", "actions"];
 
 /// `seen = written + lost + filtered` for each class of event.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]

@@ -95,6 +95,10 @@ table! {
         compressibility_permille: Option<i32> as Dict,
         /// Source `lower`: the operation of which this is a part, where known. Key into this table.
         parent_op: Option<i64> as Ids,
+        /// Recorded with `--waits`: the part of `dur_ns` that the thread was off its CPU, all waits together, also those
+        /// without a row in `waits`. The rest is CPU time in the call, which includes spinning for a lock. Null for
+        /// sources other than `syscall`, for calls in flight at the start or end, and where a switch reached no probe.
+        off_cpu_ns: Option<i64> as Split,
         /// Replay: `op_id` of the original operation.
         orig_op_id: Option<i64> as Delta,
         /// Replay: time at which the operation was due. `start_ns - due_ns` is its lateness.
@@ -414,7 +418,7 @@ impl File {
 }
 
 table! {
-    /// One row per wait: a recorded thread was off its CPU during a slow operation.
+    /// One row per wait: a recorded thread was off its CPU during an operation of at least `waits_min_ns` (manifest).
     pub struct Wait in "waits", sorted by start_ns, id wait_id, lasting dur_ns {
         /// Unique id. Negative before it is written.
         wait_id: i64 as Delta,
@@ -431,12 +435,66 @@ table! {
         /// `ops.start_ns` of that operation. With `task_id` it identifies the operation.
         op_start_ns: i64 as Delta,
         /// What it waited for: `device`, `journal`, `inode_lock`, `lock`, `page_lock`, `page_under_write_back`,
-        /// `write_back_throttle`, `memory_reclaim`, `run_queue`, `other`.
+        /// `dirty_limit`, `wbt`, `block_throttle`, `memory_reclaim`, `run_queue`, `request`, `peer`, `other`: see
+        /// `docs/trace-format.md`.
         reason: Text as Dict,
+        /// Thread that ended the wait by waking it, key into `tasks`. Null: preempted, woken by an interrupt (the end of
+        /// a request, a timer), or woken by a thread that is not recorded.
+        waker_task_id: Option<i64> as Dict,
+        /// Name of the thread that woke it, also of one that has no row in `tasks`. Null: preempted, woken by an
+        /// interrupt, or not known.
+        waker_comm: Option<Text> as Dict,
+        /// Reasons `lock` and `inode_lock`: the lock. One lock has one number in the whole reel; the number of a lock that
+        /// is freed may be that of another later. Null: the kernel does not report it (file locks, or before 5.19).
+        lock_id: Option<i64> as Dict,
+        /// Kind of that lock, and how it was wanted: `mutex`, `rwsem_read`, `rwsem_write`, `percpu_rwsem`, `rt_mutex`.
+        lock_kind: Option<Text> as Dict,
+        /// Thread that held it when the wait began, key into `tasks`. Null: not recorded, or not told by the lock: an
+        /// rwsem held by readers, `percpu_rwsem`, `rt_mutex`.
+        owner_task_id: Option<i64> as Dict,
+        /// Name of that thread, also of one that has no row in `tasks`.
+        owner_comm: Option<Text> as Dict,
         /// Kernel functions at that moment, outermost first, separated by `;`.
         stack: Option<Text> as Dict,
         /// Stack of the program in the same form, as module+offset. Only with `--user-stacks`.
         user_stack: Option<Text> as Dict,
+    }
+}
+
+table! {
+    /// One row per commit of a journal or log, whoever made it.
+    pub struct Commit in "commits", sorted by end_ns, id commit_id {
+        /// Unique id. Negative before it is written.
+        commit_id: i64 as Delta,
+        /// File system, key into `mounts` in the manifest.
+        sb_dev: i64 as Dict,
+        /// `commit` (a transaction of jbd2 or btrfs), `fast_commit` (ext4), `log_write` (a buffer of XFS's log),
+        /// `checkpoint` (jbd2: blocks of an old transaction were written in place to free its part of the journal).
+        kind: Text as Dict,
+        /// Number of the transaction: jbd2's and ext4's tid, btrfs's generation. XFS: the log sequence number (LSN).
+        transaction: Option<i64> as Delta,
+        /// Start. Null: not known, or before the recording. btrfs: start of the critical section, on kernels that store
+        /// it.
+        start_ns: Option<i64> as Delta,
+        /// jbd2 commit: the transaction is closed; it waits for running handles from here on.
+        locking_ns: Option<i64> as Delta,
+        /// jbd2 commit: data of ordered files is written from here on.
+        flushing_ns: Option<i64> as Delta,
+        /// jbd2 commit: metadata is written to the journal from here on.
+        logging_ns: Option<i64> as Delta,
+        /// End. What was committed is on stable storage, as far as the file system waits for it.
+        end_ns: i64 as Delta,
+        /// Blocks: of metadata in the transaction (`commit` of jbd2), written to the journal (`fast_commit`), written in
+        /// place (`checkpoint`). Null elsewhere.
+        blocks: Option<i64> as Dict,
+        /// Bytes written to the journal or log; of jbd2 with its descriptors and its commit block. Null elsewhere.
+        len_bytes: Option<i64> as Dict,
+        /// jbd2 commit: handles (changes by file system calls) in the transaction.
+        handles: Option<i64> as Dict,
+        /// Thread that made it, key into `tasks`. Null: not recorded, such as jbd2's thread.
+        task_id: Option<i64> as Dict,
+        /// Name of that thread. Null: not known.
+        comm: Option<Text> as Dict,
     }
 }
 

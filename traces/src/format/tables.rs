@@ -25,6 +25,7 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Op>()?;
     visitor.table::<rows::Name>()?;
     visitor.table::<rows::Wait>()?;
+    visitor.table::<rows::Commit>()?;
     visitor.table::<rows::Block>()?;
     visitor.table::<rows::Bio>()?;
     visitor.table::<rows::Cache>()?;

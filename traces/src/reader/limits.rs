@@ -26,7 +26,7 @@ const EVENTS_PER_BYTE: i64 = 16;
 const FREE_ROWS: i64 = 4 << 20;
 const ROWS_PER_BYTE: i64 = 1;
 /// Tables of events.
-const EVENTS: [&str; 6] = ["ops", "block", "bio", "cache", "waits", "actions"];
+const EVENTS: [&str; 7] = ["ops", "block", "bio", "cache", "waits", "commits", "actions"];
 /// Row groups that a segment may have, whatever its number of rows, and rows per further group.
 const FREE_ROW_GROUPS: i64 = 1024;
 const LEAST_ROWS_PER_GROUP: i64 = 1024;

@@ -64,6 +64,8 @@ const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "c
 const HOWS: &[&str] = &["there", "seen", "created", "linked", "renamed"];
 /// Words of `names.ended`.
 const ENDS: &[&str] = &["unlinked", "renamed", "replaced", "lost"];
+/// Words of `commits.kind`.
+const COMMITS: &[&str] = &["commit", "fast_commit", "log_write", "checkpoint"];
 /// Words of `waits.reason`.
 const REASONS: &[&str] = &[
     "device",
@@ -72,11 +74,19 @@ const REASONS: &[&str] = &[
     "lock",
     "page_lock",
     "page_under_write_back",
+    // Written by older recorders in place of the next three.
     "write_back_throttle",
+    "dirty_limit",
+    "wbt",
+    "block_throttle",
     "memory_reclaim",
     "run_queue",
+    "request",
+    "peer",
     "other",
 ];
+/// Words of `waits.lock_kind`.
+const LOCK_KINDS: &[&str] = &["mutex", "rwsem_read", "rwsem_write", "percpu_rwsem", "rt_mutex"];
 /// Words of `tree.origin`.
 const ORIGINS: &[&str] = &["snapshot", "first_touch", "derived"];
 
@@ -89,6 +99,7 @@ pub(super) struct Known {
     requests: IdSet,
     bios: IdSet,
     waits: IdSet,
+    commits: IdSet,
     /// `op_id` of the previous row.
     last_op: i64,
     replay: bool,
@@ -109,6 +120,7 @@ impl Known {
             requests: IdSet::default(),
             bios: IdSet::default(),
             waits: IdSet::default(),
+            commits: IdSet::default(),
             last_op: -1,
             replay: manifest.kind == Kind::Replay,
             requests_lost: manifest.ledger.get("block").is_some_and(|l| l.lost > 0),
@@ -128,6 +140,7 @@ impl Known {
             ("block", &self.requests),
             ("bio", &self.bios),
             ("waits", &self.waits),
+            ("commits", &self.commits),
         ];
         all.into_iter().filter(|(_, ids)| ids.left_out()).map(|(table, _)| table)
     }
@@ -175,10 +188,13 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         }
         "waits" => {
             unique(batch, place, "wait_id", &mut known.waits)?;
-            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            for column in ["task_id", "waker_task_id", "owner_task_id"] {
+                references(batch, place, column, "tasks", &mut known.tasks)?;
+            }
             in_order(batch, place, &["op_start_ns", "start_ns"])?;
             at_least(batch, place, "run_queue_ns", 0)?;
-            words(batch, place, "reason", REASONS)
+            words(batch, place, "reason", REASONS)?;
+            words_or_null(batch, place, "lock_kind", LOCK_KINDS)
         }
         "maps" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
@@ -215,6 +231,14 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
             at_least(batch, place, "len_bytes", 0)?;
             at_least(batch, place, "confidence", 0)
         }
+        "commits" => {
+            unique(batch, place, "commit_id", &mut known.commits)?;
+            references(batch, place, "task_id", "tasks", &mut known.tasks)?;
+            in_order(batch, place, &["start_ns", "locking_ns", "flushing_ns", "logging_ns", "end_ns"])?;
+            words(batch, place, "kind", COMMITS)?;
+            at_least(batch, place, "blocks", 0)?;
+            at_least(batch, place, "len_bytes", 0)
+        }
         "cache" => {
             references(batch, place, "task_id", "tasks", &mut known.tasks)?;
             references(batch, place, "file", "files", &mut known.files)?;
@@ -248,6 +272,7 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
     words(batch, place, "state", STATES)?;
     let (task, ret, dur) = (Ints::of(batch, "task_id")?, Ints::of(batch, "ret")?, Ints::of(batch, "dur_ns")?);
     let original = Ints::of(batch, "orig_op_id")?;
+    let off_cpu = Ints::of(batch, "off_cpu_ns")?;
     for i in 0..batch.num_rows() {
         let tool = source.code(i) == Some(1);
         known.tool_ops += i64::from(tool);
@@ -269,6 +294,11 @@ fn ops(batch: &RecordBatch, place: &mut Place<'_>, known: &mut Known) -> Result<
                 place.bad(Check::Values, dur.name, i, || "unreported, but dur_ns is not 0".into());
             }
             _ => {}
+        }
+        if let (Some(off), Some(all)) = (off_cpu.get(i), dur.get(i))
+            && !(0..=all).contains(&off)
+        {
+            place.bad(Check::Values, off_cpu.name, i, || format!("off_cpu_ns is {off}, dur_ns {all}"));
         }
         if known.replay && source.code(i) == Some(2) && original.get(i).is_none_or(|o| o < 0) {
             place.bad(Check::Reference, original.name, i, || "replayed, but orig_op_id is not an id".into());
@@ -335,6 +365,19 @@ fn words(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: 
     let column = Words::of(batch, name, known)?;
     for i in 0..batch.num_rows() {
         if column.code(i).is_none() {
+            place.bad(Check::Values, column.name, i, || {
+                format!("{name} is {:?}, which is none of: {}", column.word(i), known.join(", "))
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Every word that is there is in the known list.
+fn words_or_null(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: &[&str]) -> Result<(), String> {
+    let column = Words::of(batch, name, known)?;
+    for i in 0..batch.num_rows() {
+        if column.code(i).is_none() && !column.is_null(i) {
             place.bad(Check::Values, column.name, i, || {
                 format!("{name} is {:?}, which is none of: {}", column.word(i), known.join(", "))
             });

@@ -47,6 +47,11 @@ impl<'a> Words<'a> {
         self.column.key(i).and_then(|k| self.codes.get(k).copied().flatten())
     }
 
+    /// Whether there is no word.
+    pub(super) fn is_null(&self, i: usize) -> bool {
+        self.column.key(i).is_none()
+    }
+
     /// The word itself.
     pub(super) fn word(&self, i: usize) -> String {
         match (self.column.key(i), self.column.values().as_string_opt::<i32>()) {

@@ -145,6 +145,8 @@ pub struct ReelWriter {
     pub files: TableWriter<rows::File>,
     /// Descriptors at the start.
     pub fds: TableWriter<rows::Fd>,
+    /// Commits of journals and logs.
+    pub commits: TableWriter<rows::Commit>,
     /// What slow operations waited for.
     pub waits: TableWriter<rows::Wait>,
     /// Names of files over time.
@@ -209,6 +211,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.waits;
+            $body
+        }
+        {
+            let $t = &mut $w.commits;
             $body
         }
         {
@@ -326,6 +332,7 @@ impl ReelWriter {
             block: TableWriter::new(folder, options),
             bio: TableWriter::new(folder, options),
             cache: TableWriter::new(folder, options),
+            commits: TableWriter::new(folder, options),
             tasks: TableWriter::new(folder, options),
             execs: TableWriter::new(folder, options),
             files: TableWriter::new(folder, options),

@@ -7,7 +7,7 @@ use crate::{
     Manifest, ReelWriter, Result,
     format::{
         manifest::{Segment, Span},
-        rows::{Bio, Block, Cache, Op, Stop, Task, Wait},
+        rows::{Bio, Block, Cache, Commit, Op, Stop, Task, Wait},
         table::Row,
     },
     writer::TableWriter,
@@ -34,6 +34,7 @@ struct Drop {
     waits: usize,
     cache: usize,
     contents: usize,
+    commits: usize,
 }
 
 impl ReelWriter {
@@ -71,6 +72,7 @@ impl ReelWriter {
             + of(self.waits.written(), self.waits.rotated)
             + of(self.cache.written(), self.cache.rotated)
             + of(self.contents.written(), self.contents.rotated)
+            + of(self.commits.written(), self.commits.rotated)
     }
 
     fn too_old(&mut self, keep: Keep, now_ns: i64) -> Drop {
@@ -88,6 +90,7 @@ impl ReelWriter {
                 next(&self.waits.segments, drop.waits).map(|s| (s, 4)),
                 next(&self.cache.segments, drop.cache).map(|s| (s, 5)),
                 next(&self.contents.segments, drop.contents).map(|s| (s, 6)),
+                next(&self.commits.segments, drop.commits).map(|s| (s, 7)),
             ];
             let Some(((to_ns, size), table)) = oldest.into_iter().flatten().min() else { return drop };
             let large = keep.max_bytes.is_some_and(|max| bytes > max);
@@ -103,6 +106,7 @@ impl ReelWriter {
                 3 => drop.stops += 1,
                 4 => drop.waits += 1,
                 5 => drop.cache += 1,
+                7 => drop.commits += 1,
                 _ => drop.contents += 1,
             }
         }
@@ -174,6 +178,7 @@ impl ReelWriter {
         drop_first(&mut self.waits, drop.waits)?;
         drop_first(&mut self.cache, drop.cache)?;
         drop_first(&mut self.contents, drop.contents)?;
+        drop_first(&mut self.commits, drop.commits)?;
         drop_first(&mut self.ops, drop.ops)
     }
 
@@ -186,6 +191,7 @@ impl ReelWriter {
         self.stops.flush()?;
         self.waits.flush()?;
         self.cache.flush()?;
+        self.commits.flush()?;
         // Their parents must stay too.
         self.tasks.flush()?;
         let mut tasks = HashSet::new();
@@ -199,10 +205,14 @@ impl ReelWriter {
             tasks.extend(self.stops.rows_of(i)?.iter().map(|s: &Stop| s.task_id));
         }
         for i in 0..self.waits.segments.len() {
-            tasks.extend(self.waits.rows_of(i)?.iter().map(|w: &Wait| w.task_id));
+            let of = |w: &Wait| [Some(w.task_id), w.waker_task_id, w.owner_task_id];
+            tasks.extend(self.waits.rows_of(i)?.iter().flat_map(of).flatten());
         }
         for i in 0..self.cache.segments.len() {
             tasks.extend(self.cache.rows_of(i)?.iter().filter_map(|c: &Cache| c.task_id));
+        }
+        for i in 0..self.commits.segments.len() {
+            tasks.extend(self.commits.rows_of(i)?.iter().filter_map(|c: &Commit| c.task_id));
         }
         let mut parents: HashMap<i64, i64> = living.iter().filter_map(|t| Some((t.task_id, t.parent?))).collect();
         tasks.extend(parents.keys());

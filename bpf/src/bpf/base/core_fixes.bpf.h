@@ -57,6 +57,37 @@
 #error "no registers of system calls are known for this architecture"
 #endif
 
+/*
+ * Whether the program runs in an interrupt, so that the current task has nothing to do with it. x86 keeps the count in a
+ * variable of the CPU: alone in 6.1, in pcpu_hot from "x86/percpu: Move preempt_count next to current_task" (6.2) until
+ * "x86/preempt: Move preempt count to percpu hot section" (6.15). Unknown counts as no interrupt.
+ */
+#define COUNT_IN_SOFTIRQ 0x100u /* include/linux/preempt.h: SOFTIRQ_OFFSET */
+#define COUNT_IN_HARDIRQ 0xff0000u /* hard and non-maskable interrupts */
+#if defined(__TARGET_ARCH_x86)
+struct pcpu_hot___count {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+extern const int __preempt_count __ksym __weak;
+extern const struct pcpu_hot___count pcpu_hot __ksym __weak;
+
+static __always_inline bool in_interrupt(void)
+{
+	__u32 count = 0;
+
+	if (&__preempt_count)
+		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
+	else if (&pcpu_hot)
+		count = ((const struct pcpu_hot___count *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	return count & (COUNT_IN_SOFTIRQ | COUNT_IN_HARDIRQ);
+}
+#else
+static __always_inline bool in_interrupt(void)
+{
+	return (__u32)bpf_get_current_task_btf()->thread_info.preempt_count & (COUNT_IN_SOFTIRQ | COUNT_IN_HARDIRQ);
+}
+#endif
+
 /* include/linux/fs.h: FMODE_CREATED, bit 20 since 73a09dd94377 (4.19). */
 #define FMODE_CREATED (1u << 20)
 

@@ -70,6 +70,8 @@ struct wire_types {
 	struct rec_place place;
 	struct rec_map map;
 	struct rec_wait wait;
+	enum commit_kind commit_kind;
+	struct rec_commit commit;
 	struct rec_file file;
 	struct rec_task task;
 	struct rec_exec exec;

@@ -89,6 +89,20 @@ struct llist_node {
 struct thread_info {
 	unsigned long flags;
 	u32 status; /* x86's alone */
+	u64 preempt_count; /* arm64's alone */
+};
+
+/* include/linux/types.h */
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+struct mutex {
+	atomic64_t owner;
+};
+
+struct rw_semaphore {
+	atomic64_t owner;
 };
 
 struct vfsmount {
@@ -143,6 +157,7 @@ struct super_block {
 	u32 s_dev;
 	unsigned long s_magic;
 	struct block_device *s_bdev;
+	unsigned long s_blocksize;
 	uuid_t s_uuid;
 	void *s_fs_info;
 };
@@ -610,8 +625,54 @@ struct btrfs_fs_devices {
 	struct list_head devices;
 };
 
+struct btrfs_commit_stats {
+	u64 critical_section_start_time;
+};
+
 struct btrfs_fs_info {
 	struct btrfs_fs_devices *fs_devices;
+	u64 generation;
+	struct super_block *sb;
+	struct btrfs_commit_stats commit_stats;
+};
+
+/* include/linux/jbd2.h */
+struct journal_s {
+	int j_blocksize;
+	struct block_device *j_fs_dev;
+};
+
+struct transaction_s {
+	u32 t_tid;
+};
+
+struct transaction_run_stats_s {
+	u32 rs_handle_count;
+	u32 rs_blocks;
+	u32 rs_blocks_logged;
+};
+
+struct transaction_chp_stats_s {
+	u32 cs_written;
+};
+
+/* fs/xfs/xfs_log_priv.h, xfs_mount.h, libxfs/xfs_log_format.h */
+struct xfs_mount {
+	struct super_block *m_super;
+};
+
+struct xlog {
+	struct xfs_mount *l_mp;
+	int l_iclog_hsize;
+};
+
+struct xlog_in_core {
+	struct xlog *ic_log;
+	u32 ic_offset;
+};
+
+struct xlog_rec_header {
+	u64 h_lsn; /* big-endian */
 };
 
 struct btrfs_io_context;

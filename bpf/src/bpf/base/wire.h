@@ -52,6 +52,7 @@ enum rec_type {
 	REC_CONTENT = 38, /* rec_content, bytes */
 	REC_URING_OVERFLOW = 35, /* rec_uring_ring: a completion overflowed the completion queue */
 	REC_VFS = 39, /* rec_vfs */
+	REC_COMMIT = 41, /* rec_commit */
 };
 
 /* Classes that the ledger counts separately. */
@@ -69,7 +70,8 @@ enum rec_class {
 	CLASS_CACHE = 10,
 	CLASS_CONTENT = 11, /* contents of writes */
 	CLASS_VFS = 12, /* file I/O by the kernel itself */
-	CLASS_COUNT = 13,
+	CLASS_COMMITS = 13,
+	CLASS_COUNT = 14,
 };
 
 /* Records are numbered per CPU and stream. Only STREAM_SHARED needs atomics. */
@@ -106,6 +108,9 @@ struct file_more {
 	__u32 fs_path_bytes; /* of the path that follows the first: from the root of the (real) file's file system */
 };
 
+/* rec_op.off_cpu_ns of a call that left its CPU unseen by a probe. */
+#define WIRE_OFF_CPU_UNKNOWN 0xffffffffffffffffull
+
 enum op_flags {
 	OPF_FILE = 1, /* file, ofd and positions are set */
 	OPF_FILE2 = 2, /* the same for the tail's file2 */
@@ -137,6 +142,7 @@ struct rec_op {
 	__s64 pos_before; /* f_pos at entry and at return */
 	__s64 pos_after;
 	__u64 args[6];
+	__u64 off_cpu_ns; /* --waits: time off the CPU inside the call, or WIRE_OFF_CPU_UNKNOWN */
 };
 
 /* Header of a CPU's ring of rec_op in shared memory. The probe writes the first half, the recorder the second. */
@@ -463,6 +469,34 @@ struct rec_cache {
 	char comm[WIRE_COMM_BYTES];
 };
 
+enum commit_kind {
+	COMMIT_JBD2 = 1,
+	COMMIT_FAST = 2, /* ext4 */
+	COMMIT_CHECKPOINT = 3, /* jbd2 */
+	COMMIT_LOG_WRITE = 4, /* XFS */
+	COMMIT_BTRFS = 5,
+};
+
+/* A commit of a journal or log; its end is that of the record. Times of 0 are unknown. */
+struct rec_commit {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 locking_ns;
+	__u64 flushing_ns;
+	__u64 logging_ns;
+	__u64 transaction; /* jbd2: tid; XFS: LSN; btrfs: generation */
+	__u64 len_bytes;
+	__u32 blocks;
+	__u32 handles;
+	__u32 kind; /* enum commit_kind */
+	__u32 dev; /* of the file system, as in rec_file.sb_dev */
+	__u32 block_bytes;
+	__u32 known; /* 1: the amounts are set */
+	__u32 task_id; /* 0: not a recorded task */
+	__u32 pad;
+	char comm[WIRE_COMM_BYTES];
+};
+
 /* Maximum number of functions of a recorded stack, innermost first. */
 #define WIRE_STACK_DEPTH 48
 
@@ -472,11 +506,18 @@ struct rec_wait {
 	__u64 op_start_ns;
 	__u64 off_ns;
 	__u64 wake_ns; /* when it became runnable; 0: unknown */
+	__u64 lock; /* address of the lock that it was waiting for; 0: none */
 	__u32 task_id;
 	__u32 kernel_bytes;
 	__u32 user_bytes; /* if not 0, the user stack follows at a fixed distance of WIRE_STACK_DEPTH functions */
 	__u16 nr;
 	__u16 preempted; /* 1: it was runnable all the time */
+	__u32 lock_flags; /* LCB_F_ flags of include/trace/events/lock.h */
+	__u32 owner_tid; /* thread that held the lock when the wait began; 0: not known */
+	__u32 waker_task_id; /* recorded thread that woke it; 0: another, or an interrupt */
+	__u32 pad;
+	char waker_comm[WIRE_COMM_BYTES]; /* empty: unknown, or an interrupt */
+	char owner_comm[WIRE_COMM_BYTES];
 };
 
 #endif

@@ -154,6 +154,8 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 	if (!start_ns)
 		start_ns = bpf_ktime_get_ns();
 	st->start_ns = start_ns;
+	if (follow_waits)
+		st->op.off_cpu_ns = 0;
 	st->in_call = id + 1;
 	if (follow_waits)
 		st->switches = switches_of(bpf_get_current_task_btf());

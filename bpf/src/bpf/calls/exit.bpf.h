@@ -38,7 +38,10 @@ static __always_inline void count_unseen_waits(struct task_state *st)
 	__u64 switches = switches_of(bpf_get_current_task_btf());
 	struct cpu_ledger *l = cpu_ledger();
 
-	if (l && switches > st->switches && !(st->op.flags & OPF_MIDWAY))
+	if (switches <= st->switches || (st->op.flags & OPF_MIDWAY))
+		return;
+	st->op.off_cpu_ns = WIRE_OFF_CPU_UNKNOWN;
+	if (l)
 		l->waits_unseen += switches - st->switches;
 }
 

@@ -67,7 +67,7 @@ fn superblock(read: &mut Read<'_>) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Device of an external journal, in the format of `new_encode_dev` (linux/kdev_t.h).
-fn external_journal(sb: &[u8]) -> Option<i64> {
+pub(super) fn external_journal(sb: &[u8]) -> Option<i64> {
     let dev = le32(sb, 0xE4);
     (le32(sb, 0xE0) == 0 && dev != 0).then_some((dev & 0xF_FF00) >> 8 << 20 | dev & 0xFF | dev >> 12 & 0xF_FF00)
 }

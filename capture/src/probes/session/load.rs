@@ -141,6 +141,7 @@ pub(super) fn choose_programs(
         Group::Hold => plan.ops && plan.lossless,
         Group::Cache => plan.cache,
         Group::Vfs => plan.ops && plan.calls && plan.vfs.any(),
+        Group::Waits => plan.ops && plan.waits.is_some(),
         Group::Moves => matches!(plan.target, Targets::Cgroup(_)),
         Group::Names => plan.ops,
     });

@@ -1,0 +1,72 @@
+//! What the holders and wakers of waits were doing.
+
+use ioreel_traces::{
+    Reel, Text,
+    rows::{Op, Wait},
+};
+
+use super::{Actor, around::segments};
+use crate::{Result, facts::Names};
+
+/// A thread whose operation at one moment is looked for.
+pub(super) struct Wanted {
+    /// Indices of the operation to explain and of its moment.
+    pub(super) of: (usize, usize),
+    pub(super) is_holder: bool,
+    task: i64,
+    at_ns: i64,
+    /// The operation that was found.
+    pub(super) found: Option<Op>,
+}
+
+/// Who held the lock.
+pub(super) fn holder(wait: &Wait, names: &Names) -> Option<Actor> {
+    actor(wait.owner_task_id, wait.owner_comm.as_ref(), names)
+}
+
+/// Who ended the wait.
+pub(super) fn waker(wait: &Wait, names: &Names) -> Option<Actor> {
+    actor(wait.waker_task_id, wait.waker_comm.as_ref(), names)
+}
+
+fn actor(task: Option<i64>, comm: Option<&Text>, names: &Names) -> Option<Actor> {
+    if task.is_none() && comm.is_none() {
+        return None;
+    }
+    let known = task.map(|t| names.task(t));
+    let comm = comm.map(ToString::to_string).or_else(|| known.as_ref().map(|k| k.comm.to_string()));
+    Some(Actor { comm: comm.unwrap_or_default(), pid: known.map(|k| k.pid), op_id: None, op: None, path: None })
+}
+
+/// The holder and the waker of a wait, to be looked for: the holder when the wait began, the waker when it ended.
+pub(super) fn wanted(wait: &Wait, of: (usize, usize)) -> impl Iterator<Item = Wanted> {
+    let woken_ns = wait.start_ns.saturating_add(wait.dur_ns).saturating_sub(wait.run_queue_ns);
+    [(wait.owner_task_id, true, wait.start_ns), (wait.waker_task_id, false, woken_ns)]
+        .into_iter()
+        .filter_map(move |(task, is_holder, at_ns)| Some(Wanted { of, is_holder, task: task?, at_ns, found: None }))
+}
+
+/// Finds the operations of these threads.
+pub(super) fn find(reel: &Reel, wanted: &mut [Wanted]) -> Result<()> {
+    let windows: Vec<(i64, i64)> = wanted.iter().map(|w| (w.at_ns, w.at_ns)).collect();
+    for segment in segments::<Op>(reel, &windows) {
+        for op in reel.segment_rows::<Op>(segment) {
+            let op = op?;
+            let end_ns = op.start_ns.saturating_add(op.dur_ns);
+            for one in wanted.iter_mut() {
+                let in_it = op.task_id == one.task && op.start_ns <= one.at_ns && end_ns >= one.at_ns;
+                if in_it && &*op.source == "syscall" {
+                    one.found = Some(op.clone());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the operation that was found.
+pub(super) fn complete(actor: &mut Actor, op: &Op, names: &Names) {
+    actor.op_id = Some(op.op_id);
+    actor.op = Some(op.op.to_string());
+    actor.path = op.path.as_ref().map(ToString::to_string).or_else(|| op.file.map(|f| names.path(f)));
+}
