@@ -46,7 +46,7 @@ fn groups(r: &Raw<'_>, op: &mut Op) {
     if !r.output.is_empty() {
         op.aux2 = Some(1);
         // One byte stands for more than the probe stores.
-        op.value = (r.output.len() % 4 == 0).then(|| text::from_bytes(r.output));
+        op.value = r.output.len().is_multiple_of(4).then(|| text::from_bytes(r.output));
         return;
     }
     let short = r.is_compat() && r.args[5] == SHORT_GROUPS;

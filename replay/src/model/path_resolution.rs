@@ -222,18 +222,33 @@ impl Machine {
             v.relative |= slot == CWD && (text.first() != Some(&b'/') || in_root);
             return self.placed(slot, node, None);
         }
+        self.stated_anew(r, (text, noted.0), node, place.own_root, v)
+    }
+
+    /// Where a path leads that the replay cannot use as it is: it starts, or passes, outside the roots, or crosses a mount.
+    /// `text` comes with the number of directories crossed before.
+    fn stated_anew(
+        &mut self,
+        r: &Rec,
+        (text, noted): (&[u8], usize),
+        node: Option<NodeId>,
+        own_root: NodeId,
+        v: &mut Operands,
+    ) -> Result<(i32, NodeId, Option<u32>), Skip> {
+        let is_outside = |names: &Names, n: NodeId| names.area(n).is_some_and(Skip::is_elsewhere);
         // The path must start from a root: from the last point at which it entered the roots.
         if node.is_none() {
             return Err(Skip::Outside);
         }
         // It may have failed on the way there, on the part that the replay leaves out.
         let is_known = |names: &mut Names, n: NodeId| names.exists(n) == Some(true) && names.kind(n) == Kind::Directory;
-        let left: Vec<NodeId> = names.crossed[noted.0..].iter().copied().filter(is_outside).collect();
+        let left: Vec<NodeId> =
+            self.names.crossed[noted..].iter().copied().filter(|n| is_outside(&self.names, *n)).collect();
         let bound = r.call == Call::Openat2 && r.aux2 & RESOLVE_WITHIN != 0;
         if r.ret < 0 && (bound || !left.into_iter().all(|n| is_known(&mut self.names, n))) {
             return Err(Skip::Outside);
         }
-        let (slot, rooted) = self.said(place.own_root, text.last() == Some(&b'/'));
+        let (slot, rooted) = self.said(own_root, text.last() == Some(&b'/'));
         let placed = self.placed(slot, node, rooted)?;
         let unsaid = slot == TOP && r.via == Via::Uring && r.call.takes_no_directory();
         if unsaid && self.names.area(placed.1).is_none() { Err(v.out_of_reach(placed.1)) } else { Ok(placed) }

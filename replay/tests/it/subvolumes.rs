@@ -108,7 +108,7 @@ fn a_snapshot_has_what_its_source_had() {
     d.on(1, "stat", "/w/snap/d/g", 0).mode = Some(0o100_644);
     d.on(1, "access", "/w/snap/nothing", -i64::from(libc::ENOENT)).mode = Some(0);
     let dir = tempfile::tempdir().unwrap();
-    let reel = ioreel_traces::Reel::open(&d.write(dir.path())).unwrap();
+    let reel = ioreel_traces::Reel::open(d.write(dir.path())).unwrap();
     let input = ioreel_replay::reel::input::Input::read(&reel).unwrap();
     let options = ioreel_replay::PlanOptions { subvolumes: true, privileged: true, ..Default::default() };
     let plan = ioreel_replay::plan(input, options).unwrap();

@@ -440,7 +440,7 @@ fn traces_in_an_archive_are_told_apart_by_their_folder() {
     let told = std::cell::Cell::new(None);
     import::detect::import(&[at("one.tar")], &at("one.reel"), |format| told.set(Some(format))).unwrap();
     assert_eq!(told.get(), Some(import::detect::Format::Blktrace));
-    let (packed, plain) = (Reel::open(&at("one.reel")).unwrap(), imported(&[at("one")], &at("plain.reel")));
+    let (packed, plain) = (Reel::open(at("one.reel")).unwrap(), imported(&[at("one")], &at("plain.reel")));
     assert_eq!(packed.read::<Block>().unwrap(), plain.read::<Block>().unwrap());
     assert!(packed.manifest.warnings.iter().any(|w| w.contains("README")), "{:?}", packed.manifest.warnings);
     pack("both.tar", &["one/vda.blktrace.0", "one/vda.blktrace.1", "two"]);
