@@ -189,6 +189,15 @@ fn print_origin(reel: &Reel) {
     if !when.is_empty() || !host.is_empty() {
         fact("Made", format!("{when} {host}").trim());
     }
+    for c in &m.containers {
+        let pod = c.pod.as_ref().map_or(String::new(), |pod| format!(" of pod {pod}"));
+        let image = c.image.as_ref().map_or(String::new(), |image| format!(", image {image}"));
+        let id: String = c.id.chars().take(12).collect();
+        fact(
+            "Container",
+            &format!("{}{pod} ({}{}{id}{image})", c.name, c.runtime, if c.runtime.is_empty() { "" } else { " " }),
+        );
+    }
     if !m.filters.is_empty() {
         fact("Filters", &m.filters.join(" "));
     }

@@ -19,17 +19,18 @@ use crate::{anonymize::key, columns::count, quantity, units::bytes};
 use clap::ArgGroup;
 use ioreel_capture::{
     CaptureError,
+    host::containers,
     probes::{
         filter::Filter,
         session::{Caller, Content, DEFAULT_WAITS_MIN_NS, WaitsPlan, default_ring_bytes},
     },
     record::{Backend, Bound, Config, Herald, Layers, Moment, Observer, Outcome, Progress, Target, record, wait_for},
 };
-use ioreel_traces::text;
+use ioreel_traces::{manifest::Container, text};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
-#[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "all"])), after_help = NOTES)]
+#[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "container", "unit", "all"])), after_help = NOTES)]
 pub(crate) struct Args {
     /// Reel to write; must not exist. With --daemon: folder in which reels are created
     #[arg(short, long, value_name = "REEL")]
@@ -47,6 +48,14 @@ pub(crate) struct Args {
     /// or --duration. Give its directory or its inode number
     #[arg(long, value_name = "PATH_OR_ID")]
     cgroup: Option<String>,
+    /// Record a container of Docker, Podman, containerd, CRI-O or Kubernetes until Ctrl-C or --duration: its name, its id or
+    /// the beginning of it, a pod (all its containers), POD/CONTAINER or NAMESPACE/POD. The container must run
+    #[arg(long, value_name = "NAME_OR_ID")]
+    container: Option<String>,
+    /// Record a unit of systemd until Ctrl-C or --duration, such as nginx.service; .service may be left out. The unit must
+    /// run
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
     /// Record every task of the machine except this recorder, until Ctrl-C or --duration
     #[arg(long)]
     all: bool,
@@ -246,6 +255,8 @@ fn filter_words(args: &Args) -> Vec<String> {
     let mut out: Vec<String> = args.device.iter().map(|d| format!("--device {d}")).collect();
     out.extend(args.pid.iter().map(|p| format!("--pid {p}")));
     out.extend(args.cgroup.iter().map(|c| format!("--cgroup {c}")));
+    out.extend(args.container.iter().map(|c| format!("--container {c}")));
+    out.extend(args.unit.iter().map(|u| format!("--unit {u}")));
     out.extend(args.all.then(|| "--all".to_owned()));
     out.extend(args.life.words());
     out.extend(args.path.iter().map(|p| format!("--path {}", text::from_bytes(p.as_os_str().as_bytes()))));
@@ -318,10 +329,21 @@ pub(crate) fn run(mut args: Args, caller: Option<Caller>) -> anyhow::Result<Exit
     }
 }
 
+/// The control group that the options name, and the containers in it as far as their runtimes name them.
+fn control_group(args: &Args) -> Result<(Option<String>, Vec<Container>), CaptureError> {
+    let (folder, containers) = match (&args.container, &args.unit) {
+        (Some(name), _) => containers::by_name(name)?,
+        (None, Some(unit)) => (containers::of_unit(unit)?, Vec::new()),
+        (None, None) => return Ok((args.cgroup.clone(), Vec::new())),
+    };
+    Ok((Some(folder.to_string_lossy().into_owned()), containers))
+}
+
 /// The recorder's configuration.
 fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Result<Config> {
     let filters = filter_words(&args);
-    let target = match args.cgroup {
+    let (group, containers) = control_group(&args)?;
+    let target = match group {
         Some(name) => Target::Cgroup(name),
         None if args.all => Target::All,
         None if !args.pid.is_empty() => Target::Processes(args.pid),
@@ -340,6 +362,7 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         && std::io::stderr().is_terminal()
         && (args.progress == When::Always || args.progress == When::Auto && !commands);
     Ok(Config {
+        containers,
         devices: args.device,
         lossless: args.life.lossless,
         limits: args.life.limits(),

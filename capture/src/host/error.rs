@@ -137,6 +137,22 @@ pub enum CaptureError {
         /// Free bytes on the file system of the reel.
         free_bytes: i64,
     },
+    /// No such container.
+    #[error("--container {name}: {why}; `ioreel doctor` lists the containers, and --cgroup takes any control group")]
+    NoContainer {
+        /// The name given.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No such unit of systemd.
+    #[error("--unit {name}: {why}; `systemctl status UNIT` shows its control group, and --cgroup takes any")]
+    NoUnit {
+        /// The name given.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No such control group.
     #[error(
         "--cgroup {name}: {why}; use a path below the cgroup2 mount (see `mount -t cgroup2`), or the cgroup's inode number"

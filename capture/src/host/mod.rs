@@ -4,6 +4,7 @@
 //! pending signals, and the errors of the crate. It only reads and uses no other stage.
 
 pub(crate) mod cgroup;
+pub mod containers;
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod layout;

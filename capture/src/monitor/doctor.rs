@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     CaptureError,
-    host::{self, symbols},
+    host::{self, containers::Found, symbols},
     probes::{
         features::Missing,
         fentry,
@@ -56,10 +56,31 @@ impl Check {
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![kernel(), btf(), capabilities(), lockdown(), rings(), probes(), functions(), symbols()];
     checks.extend(file_systems());
+    checks.push(containers());
     checks.push(replay());
     checks.push(landlock());
     checks.push(seccomp());
     checks
+}
+
+/// Containers that `record --container` finds.
+fn containers() -> Check {
+    const SHOWN: usize = 12;
+    let all = host::containers::containers();
+    let words = |c: &Found| {
+        let id: String = c.container.id.chars().take(12).collect();
+        let name = match (&c.container.pod, &*c.container.name) {
+            (Some(pod), name) => format!("{pod}/{name}"),
+            (None, "") => id,
+            (None, name) => name.to_owned(),
+        };
+        if c.folder.is_some() { name } else { format!("{name} (not running)") }
+    };
+    let mut names: Vec<String> = all.iter().take(SHOWN).map(words).collect();
+    if all.len() > SHOWN {
+        names.push(format!("{} more", all.len() - SHOWN));
+    }
+    Check::ok("containers", if names.is_empty() { "none found".to_owned() } else { names.join(", ") })
 }
 
 fn kernel() -> Check {

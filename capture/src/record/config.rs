@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
-use ioreel_traces::{Manifest, anonymize::Key};
+use ioreel_traces::{Manifest, anonymize::Key, manifest::Container};
 
 use super::limits::{End, Limits};
 pub use crate::before::snapshot::Bound;
@@ -22,6 +22,8 @@ pub struct Config {
     pub output: PathBuf,
     /// Which tasks are recorded.
     pub target: Target,
+    /// The containers that the recorded control group holds, for the manifest.
+    pub containers: Vec<Container>,
     /// Disks to record, as named by the user; empty: those of the file systems in use.
     pub devices: Vec<String>,
     /// Stop the recorded processes before an event is lost.
@@ -99,6 +101,7 @@ impl Config {
         Self {
             output,
             target,
+            containers: Vec::new(),
             devices: Vec::new(),
             lossless: false,
             limits: Limits::default(),

@@ -244,6 +244,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     let mut mounts = host::mounts();
     manifest.warnings.extend(mount_sizes::fill(&mut mounts));
     manifest.cgroups = cgroups(config, &plan.target);
+    manifest.containers.clone_from(&config.containers);
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
     let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;

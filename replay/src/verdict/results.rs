@@ -119,13 +119,20 @@ pub fn class(r: &Rec, ret: i64) -> Class {
     if removes && not_empty(r.ret) && not_empty(ret) {
         return Class::Same;
     }
+    if by_nature(r, r.ret) && by_nature(r, ret) {
+        return Class::Same;
+    }
     let differs =
         if r.ret < 0 || ret < 0 { r.ret != ret } else { r.call.counts_bytes() && r.regular && counts_differ(r, ret) };
     // A file system without FIBMAP returns EINVAL.
     let bmap = |ret: i64| r.call == Call::Fibmap && ret == -i64::from(libc::EINVAL);
     // Direct I/O fails with EINVAL if it is unaligned on this device, for example because its blocks are larger.
     let misaligned = |ret: i64| r.direct && (r.call.reads() || r.call.writes()) && ret == -i64::from(libc::EINVAL);
-    let cannot = |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret) || misaligned(ret);
+    // How long a value may be: a block on ext4, 64 KiB on XFS.
+    let too_long =
+        |ret: i64| r.call.sets_attribute() && [libc::ENOSPC, libc::E2BIG].iter().any(|e| ret == -i64::from(*e));
+    let cannot =
+        |ret: i64| CANNOT.iter().any(|e| ret == -i64::from(*e)) || bmap(ret) || misaligned(ret) || too_long(ret);
     match differs {
         false => Class::Same,
         true if r.raced => Class::Benign,
@@ -133,6 +140,23 @@ pub fn class(r: &Rec, ret: i64) -> Class {
         true if cannot(ret) || cannot(r.ret) && ret >= 0 => Class::Unsupported,
         true => Class::Wrong,
     }
+}
+
+/// Results among which a file system's kind decides, on the same file. Nothing of the tree depends on them.
+fn by_nature(r: &Rec, ret: i64) -> bool {
+    let is = |errno: i32| ret == -i64::from(errno);
+    ret >= 0
+        && (r.call.lists_attributes() || r.call == Call::NameToHandleAt || looks_for_data(r))
+        // XFS lists an access list under two names, so that the list needs more room.
+        || r.call.lists_attributes() && is(libc::ERANGE)
+        // Handles of btrfs are longer than those of ext4.
+        || r.call == Call::NameToHandleAt && is(libc::EOVERFLOW)
+        // Which ranges are holes depends on allocation.
+        || looks_for_data(r) && is(libc::ENXIO)
+}
+
+fn looks_for_data(r: &Rec) -> bool {
+    r.call == Call::Lseek && matches!(r.flags as i32, libc::SEEK_DATA | libc::SEEK_HOLE)
 }
 
 fn counts_differ(r: &Rec, ret: i64) -> bool {
@@ -244,6 +268,21 @@ mod tests {
         assert_eq!(class(&asks, no_tty), Class::Same);
         assert_eq!(class(&asks, bad), Class::Wrong, "the file is not open");
         assert_eq!(class(&Rec { ret: 0, ..asks }, no_tty), Class::Unsupported);
+    }
+
+    #[test]
+    fn what_a_kind_of_file_system_decides_is_not_wrong() {
+        let errno = |e: i32| -i64::from(e);
+        let of = |call, ret| Rec { call, ret, ..Rec::none() };
+        assert_eq!(class(&of(Call::Flistxattr, 40), errno(libc::ERANGE)), Class::Same);
+        assert_eq!(class(&of(Call::Listxattr, errno(libc::ERANGE)), 80), Class::Same);
+        assert_eq!(class(&of(Call::Listxattr, 40), errno(libc::ENOENT)), Class::Wrong);
+        assert_eq!(class(&of(Call::NameToHandleAt, 0), errno(libc::EOVERFLOW)), Class::Same);
+        let seek = |flags: i32, ret| Rec { flags: flags.into(), ..of(Call::Lseek, ret) };
+        assert_eq!(class(&seek(libc::SEEK_DATA, 4096), errno(libc::ENXIO)), Class::Same);
+        assert_eq!(class(&seek(libc::SEEK_SET, 4096), errno(libc::ENXIO)), Class::Wrong);
+        assert_eq!(class(&of(Call::Fsetxattr, 0), errno(libc::ENOSPC)), Class::Unsupported);
+        assert_eq!(class(&of(Call::Write, 0), errno(libc::ENOSPC)), Class::Wrong);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::{Anonymizer, words};
 use crate::{
     Manifest,
-    format::manifest::{Cgroup, Command, Device, Host, Import, Mark, Mount, Replay},
+    format::manifest::{Cgroup, Command, Container, Device, Host, Import, Mark, Mount, Replay},
 };
 
 impl Anonymizer {
@@ -22,6 +22,7 @@ impl Anonymizer {
             mounts,
             devices,
             cgroups,
+            containers,
             probes,
             backend,
             filters,
@@ -52,6 +53,7 @@ impl Anonymizer {
             mounts: mounts.into_iter().map(|m| self.mount(m)).collect(),
             devices: devices.into_iter().map(|d| self.device(d)).collect(),
             cgroups: cgroups.into_iter().map(|c| self.cgroup(c)).collect(),
+            containers: containers.into_iter().map(|c| self.container(c)).collect(),
             probes,
             backend,
             filters: filters.iter().map(|f| self.filter(f)).collect(),
@@ -140,6 +142,13 @@ impl Anonymizer {
             stripe_width_bytes,
             features,
         }
+    }
+
+    fn container(&mut self, container: Container) -> Container {
+        let Container { id, name, image, runtime, pod, namespace } = container;
+        let mut hashed = |word: Option<String>| word.map(|word| self.hash(word.as_bytes()));
+        let [id, name] = [id, name].map(|word| hashed(Some(word)).unwrap_or_default());
+        Container { id, name, image: hashed(image), runtime, pod: hashed(pod), namespace: hashed(namespace) }
     }
 
     fn cgroup(&mut self, cgroup: Cgroup) -> Cgroup {
@@ -290,6 +299,13 @@ mod tests {
                 ..Device::default()
             }],
             cgroups: vec![Cgroup { path: "/user.slice/acme".into(), ..Cgroup::default() }],
+            containers: vec![Container {
+                id: "acme".into(),
+                name: "acme".into(),
+                image: Some("acme:1".into()),
+                pod: Some("acme-1".into()),
+                ..Container::default()
+            }],
             filters: vec!["--path /srv/acme".into(), "--pid 17".into(), "--comm=acme".into(), "--path 1984".into()],
             warnings: vec!["acme is slow".into()],
             marks: vec![Mark { ns: 3, name: "acme begins".into() }],

@@ -48,6 +48,8 @@ pub struct Manifest {
     pub devices: Vec<Device>,
     /// Control groups of the recorded command or processes at the start, or the recorded group, with their limits.
     pub cgroups: Vec<Cgroup>,
+    /// Containers recorded with `--container`.
+    pub containers: Vec<Container>,
     /// Probes in use, with the number of times the kernel skipped each.
     pub probes: Vec<Probe>,
     /// How the events were obtained: `tracepoint`, `fentry`, `replay`, `synthetic`, …
@@ -196,6 +198,24 @@ pub struct Mount {
     pub stripe_width_bytes: Option<i64>,
     /// Features, by the names that the file system's own tools use. A bit without a name: its field and value.
     pub features: Option<Vec<String>>,
+}
+
+/// A container, as its runtime names it. Empty or null: unknown.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Container {
+    /// Its id.
+    pub id: String,
+    /// Its name; in Kubernetes, that in its pod.
+    pub name: String,
+    /// Name of its image.
+    pub image: Option<String>,
+    /// `docker`, `podman`, `containerd` or `cri-o`.
+    pub runtime: String,
+    /// Its pod.
+    pub pod: Option<String>,
+    /// The pod's namespace in Kubernetes.
+    pub namespace: Option<String>,
 }
 
 /// Limits of a control group: the lowest of the group and of those above it. Null: no limit.

@@ -1,0 +1,87 @@
+use super::*;
+
+fn id(digit: char) -> String {
+    String::from(digit).repeat(64)
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    fs::write(path, text).expect("written");
+}
+
+/// A machine with four runtimes, in their own files.
+fn machine() -> (tempfile::TempDir, Vec<Found>) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path();
+    let docker = format!(
+        r#"{{"ID":"{}","Name":"/web","State":{{"Running":true,"Pid":7}},"Config":{{"Image":"nginx:1.25","Tty":false}}}}"#,
+        id('a')
+    );
+    write(root, &format!("var/lib/docker/containers/{}/config.v2.json", id('a')), &docker);
+    write(root, &format!("var/lib/docker/containers/{}/config.v2.json", id('9')), "{ damaged");
+    let podman = format!(
+        r#"[{{"id":"{}","names":["db"],"image":"5f","layer":"x","metadata":"{{\"image-name\":\"docker.io/library/postgres:16\",\"name\":\"db\"}}"}}]"#,
+        id('b')
+    );
+    write(root, "var/lib/containers/storage/overlay-containers/containers.json", &podman);
+    let rootless = format!(r#"[{{"id":"{}","names":["mine"]}}]"#, id('c'));
+    write(root, "home/ada/.local/share/containers/storage/overlay-containers/containers.json", &rootless);
+    for (digit, name, kind) in [('d', "app", "container"), ('e', "sidecar", "container"), ('f', "", "sandbox")] {
+        let bundle = format!(
+            r#"{{"ociVersion":"1.1.0","annotations":{{"io.kubernetes.cri.container-name":"{name}","io.kubernetes.cri.container-type":"{kind}",
+            "io.kubernetes.cri.image-name":"registry/app:2","io.kubernetes.cri.sandbox-name":"shop-7d4","io.kubernetes.cri.sandbox-namespace":"prod"}}}}"#
+        );
+        write(root, &format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json", id(digit)), &bundle);
+    }
+    let groups = root.join("cgroup");
+    let pod = "kubepods.slice/kubepods-pod1.slice";
+    for folder in [
+        format!("system.slice/docker-{}.scope", id('a')),
+        format!("machine.slice/libpod-conmon-{}.scope", id('b')),
+        format!("machine.slice/libpod-{}.scope/container", id('b')),
+        format!("{pod}/cri-containerd-{}.scope", id('d')),
+        format!("{pod}/cri-containerd-{}.scope", id('e')),
+        format!("docker/{}", id('0')),
+        "system.slice/nginx.service".to_owned(),
+    ] {
+        fs::create_dir_all(groups.join(folder)).expect("made");
+    }
+    let all = found(root, &folders(&groups));
+    (dir, all)
+}
+
+fn chosen(name: &str) -> Result<(String, Vec<String>), String> {
+    let (dir, all) = machine();
+    let (folder, known) = choose(name, all)?;
+    let below = folder.strip_prefix(dir.path().join("cgroup")).expect("a control group").display().to_string();
+    Ok((below, known.into_iter().map(|c| c.image.unwrap_or_default()).collect()))
+}
+
+#[test]
+fn containers_have_the_names_that_their_runtimes_gave_them() {
+    let some = |folder: String, image: &str| Ok((folder, vec![image.to_owned()]));
+    let scope = |runtime: &str, digit| format!("{runtime}-{}.scope", id(digit));
+    assert_eq!(chosen("web"), some(format!("system.slice/{}", scope("docker", 'a')), "nginx:1.25"));
+    assert_eq!(chosen(&id('a')), chosen("web"));
+    assert_eq!(chosen("aaaaaaaaaaaa"), chosen("web"), "the beginning of the id");
+    assert_eq!(chosen("db"), some(format!("machine.slice/{}", scope("libpod", 'b')), "docker.io/library/postgres:16"));
+    let pod = "kubepods.slice/kubepods-pod1.slice";
+    assert_eq!(chosen("app"), some(format!("{pod}/{}", scope("cri-containerd", 'd')), "registry/app:2"));
+    assert_eq!(chosen("shop-7d4/sidecar").map(|c| c.0), Ok(format!("{pod}/{}", scope("cri-containerd", 'e'))));
+    assert_eq!(chosen("shop-7d4").map(|c| (c.0, c.1.len())), Ok((pod.to_owned(), 2)), "all of a pod");
+    assert_eq!(chosen("prod/shop-7d4"), chosen("shop-7d4"));
+    assert_eq!(chosen("0000").map(|c| c.0), Ok(format!("docker/{}", id('0'))), "known by its control group alone");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_with_its_reason() {
+    assert!(chosen("mine").is_err_and(|why| why.contains("does not run")));
+    assert!(chosen("nowhere").is_err_and(|why| why.contains("known are web, db, mine")));
+    assert!(chosen("aaa").is_err(), "too short for an id");
+    let (_dir, mut all) = machine();
+    let mut twin = all[0].clone();
+    twin.container.id = format!("b{}", &twin.container.id[1..]);
+    all.push(twin);
+    assert!(choose("web", all).is_err_and(|why| why.contains("several containers match: aaaaaaaaaaaa, baaaaaaaaaaa")));
+}
