@@ -26,6 +26,28 @@ fn a_small_open_how_is_not_looked_at() {
 }
 
 #[test]
+fn ids_of_user_name_spaces_are_those_of_the_initial_one() {
+    let words = |ids: &[u32]| -> Vec<u8> { ids.iter().flat_map(|id| id.to_le_bytes()).collect() };
+    let output = words(&[100_005, u32::MAX]);
+    let op = fill("fchown", &Raw { output: &output, ..raw([3, 5, -1, 0, 0, 0]) });
+    assert_eq!((op.aux, op.aux2, op.value.as_deref()), (Some(5), Some(-1), Some("100005,-1")));
+    let op = fill("fchownat", &raw([3, 0, 5, 6, 0, 0]));
+    assert_eq!((op.aux, op.aux2, op.value), (Some(5), Some(6), None));
+    let output = words(&[0x1f, 1, 1, 2, 3, 4, 5, 6, 7, 8]);
+    for (call, aux2) in [("setuid", None), ("setresgid", Some(9)), ("setreuid", Some(9)), ("setfsgid", None)] {
+        let op = fill(call, &Raw { output: &output, ..raw([0, 9, 9, 0, 0, 0]) });
+        assert_eq!((op.aux2, op.value.as_deref()), (aux2, Some("1,2,3,4,5,6,7,8,0x10000001f")), "{call}");
+    }
+    let output = words(&[100_050]);
+    let op = fill("setgroups", &Raw { input: &words(&[50]), output: &output, ..raw([1, 0, 0, 0, 0, 0]) });
+    assert_eq!((op.aux2, op.value), (Some(1), Some(text::from_bytes(&output))));
+    let op = fill("setgroups", &Raw { input: &words(&[50]), ..raw([1, 0, 0, 0, 0, 0]) });
+    assert_eq!((op.aux2, op.value), (None, Some(text::from_bytes(&words(&[50])))));
+    let op = fill("setgroups", &Raw { output: b"x", ..raw([99, 0, 0, 0, 0, 0]) });
+    assert_eq!((op.aux2, op.value), (Some(1), None), "too many");
+}
+
+#[test]
 fn every_call_stands_once() {
     let mut names: Vec<_> = of_all().map(|c| c.name).collect();
     names.sort_unstable();

@@ -24,8 +24,8 @@ pub(super) fn listed(ids: &[u8]) -> Option<Text> {
 fn one(r: &Raw<'_>, op: &mut Op) {
     op.aux = Some(i64::from(r.int(0)));
     // After the capabilities, the record has the ids in the order of the column.
-    if r.output.len() == size_of::<kernel_ids>()
-        && let (Some(capabilities), Some(ids)) = (word::i64(r.output, 0), listed(&r.output[8..]))
+    if let Some(known) = r.output.get(..size_of::<kernel_ids>())
+        && let (Some(capabilities), Some(ids)) = (word::i64(known, 0), listed(&known[8..]))
     {
         op.value = Some(format!("{ids},{capabilities:#x}").into());
     }

@@ -346,7 +346,9 @@ impl Machine {
         let (uid, gid) = self.owner_of(r.task as usize);
         let known = self.knows_owner_of(r.task as usize);
         // A new entry of a set-group-ID directory gets the directory's group; a new directory also inherits the bit.
-        let inherits = above_mode.unwrap_or(0) & libc::S_ISGID != 0;
+        // A subvolume has neither.
+        let apart = makes_subvolume(r);
+        let inherits = above_mode.unwrap_or(0) & libc::S_ISGID != 0 && !apart;
         let special = if inherits && directory { libc::S_ISGID } else { 0 };
         // mkdir(2) takes only the sticky bit of the special ones.
         let wanted = mode as u32 & if directory { 0o1777 } else { 0o7777 };
@@ -357,7 +359,7 @@ impl Machine {
         let mut guessed = Guessed { mode: false, uid: !known, gid: !known };
         if inherits {
             guessed.gid = above_gid.is_none() || above.guessed.gid;
-        } else if above_mode.is_none() || above.guessed.mode {
+        } else if (above_mode.is_none() || above.guessed.mode) && !apart {
             guessed.gid = true;
         }
         let bits = match &list {

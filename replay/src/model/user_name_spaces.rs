@@ -1,6 +1,7 @@
 //! Threads in user name spaces: their ids are others in the initial one, which files have.
 
 use crate::{
+    Call,
     model::{access_lists, machine::Machine},
     reel::{
         input::{NONE, Rec},
@@ -13,6 +14,10 @@ impl Machine {
     /// translated.
     pub(crate) fn names_unknown_users(&self, r: &Rec) -> bool {
         let maps = self.processes.of(r.task as usize).maps_users;
+        // No groups are none everywhere.
+        if r.call == Call::Setgroups && r.aux == 0 {
+            return false;
+        }
         if r.call.chowns() || r.call.sets_user() {
             return match r.ids {
                 IdsOf::Initial => false,

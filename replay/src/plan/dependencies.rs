@@ -478,6 +478,17 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_waits_for_all_and_all_wait_for_it() {
+        let mut o = Order::new(OrderMode::Resource, Kinds::NONE);
+        edges_of(&mut o, 0, 3, |_| ());
+        edges_of(&mut o, 2, 7, |_| ());
+        assert_eq!(edges_of(&mut o, 1, 0, Order::alone), [(0, 3), (2, 7)]);
+        assert_eq!(edges_of(&mut o, 0, 4, |_| ()), [(1, 0)]);
+        assert_eq!(edges_of(&mut o, 0, 5, |_| ()), []);
+        assert_eq!(edges_of(&mut o, 3, 0, |_| ()), [(1, 0)]);
+    }
+
+    #[test]
     fn taking_a_name_waits_for_nobody_and_who_stood_there_waits_for_it() {
         let mut names = Names::new(&[]);
         let (d, f) = (names.literal(b"/d"), names.literal(b"/f"));

@@ -323,7 +323,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         e => Err(e),
     };
     match &item.what {
-        ItemKind::Directory if item.subvolume && make_subvolume(path) => {}
+        ItemKind::Directory if item.subvolume && make_subvolume(path) => chmod(path, Mode::from_bits_truncate(0o755))?,
         ItemKind::Directory => match mkdir(path, Mode::from_bits_truncate(0o755)) {
             Err(Errno::EXIST) => {}
             other => other?,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxFlags, lgetxattr, llistxattr, openat, readlinkat, statx},
+    fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxFlags, lgetxattr, llistxattr, makedev, openat, readlinkat, statx},
     io::Errno,
 };
 use serde::Serialize;
@@ -111,6 +111,9 @@ pub fn check(plan: &Plan, target: &Directory, maps: &[Place], exclusive: bool) -
     Ok(out)
 }
 
+/// Device and inode number: on btrfs, a snapshot has the inode numbers of its source.
+type Number = (u64, u64);
+
 struct Walk<'a> {
     plan: &'a Plan,
     maps: &'a [Place],
@@ -120,14 +123,14 @@ struct Walk<'a> {
     out: TreeCheck,
     /// Digests of: the tree expected; the tree found, as far as expected lines determine it; everything found.
     hashes: [blake3::Hasher; 3],
-    /// Number of the first name of each file with several names: by inode of the plan, and by inode number found.
-    firsts: (HashMap<u32, i64>, HashMap<u64, i64>),
+    /// Number of the first name of each file with several names: by inode of the plan, and as found.
+    firsts: (HashMap<u32, i64>, HashMap<Number, i64>),
     /// Number of names that each file with several names has at the end, by inode of the plan.
     links: HashMap<u32, i64>,
     /// Initial extended attributes of files with several names, by link id.
     by_link: HashMap<i64, Attributes>,
     /// The same for the third digest. Names are numbered as found, since another plan may know other names.
-    found_firsts: HashMap<u64, i64>,
+    found_firsts: HashMap<Number, i64>,
     names: i64,
 }
 
@@ -211,7 +214,7 @@ impl<'a> Walk<'a> {
         let found = stat.as_ref().map(|s| self.found(level, name, s, mapped.is_some()));
         if let Some(found) = &found {
             self.out.found += 1;
-            let inode = stat.as_ref().map_or(0, |s| s.stx_ino);
+            let inode = stat.as_ref().map_or((0, 0), identity);
             let first = found.first.map(|_| *self.found_firsts.entry(inode).or_insert(self.out.found));
             self.hash(2, path, Some(&Entry { first, ..found.clone() }));
         }
@@ -298,7 +301,7 @@ impl<'a> Walk<'a> {
             found.text = Some(readlinkat(&level.fd, name, Vec::new()).map(|t| t.into_bytes()).unwrap_or_default());
         }
         if found.kind != Some(Kind::Directory) {
-            found.first = Some(*self.firsts.1.entry(stat.stx_ino).or_insert(number));
+            found.first = Some(*self.firsts.1.entry(identity(stat)).or_insert(number));
         }
         let attributes = if mapped { Values::new() } else { attributes_of(level, name, self.plan.set_ids) };
         found.attributes = Some(attributes);
@@ -319,6 +322,11 @@ impl<'a> Walk<'a> {
         let first = entry.first.map(|f| f.to_string()).unwrap_or_default();
         hasher.update(format!("\0{first}\n").as_bytes());
     }
+}
+
+/// Device and inode number of a file. Subvolumes have devices of their own.
+fn identity(stat: &Statx) -> (u64, u64) {
+    (makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino)
 }
 
 /// In a target that was not empty, files may have attributes of which the recording knows nothing.

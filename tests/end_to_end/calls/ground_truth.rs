@@ -91,17 +91,11 @@ fn replays(fs: Fs, reel: &Path) {
 
 /// Calls that a replay leaves out: they reach beyond the target (mounts, quotas, whole devices and file systems), are about no
 /// file, or hand out descriptors of other processes.
-const NOT_REPLAYED: [&str; 53] = [
+const NOT_REPLAYED: [&str; 47] = [
     "BLKDISCARD",
     "BLKFLSBUF",
     "BLKGETSIZE64",
     "BLKZEROOUT",
-    "BTRFS_IOC_SNAP_CREATE",
-    "BTRFS_IOC_SNAP_CREATE_V2",
-    "BTRFS_IOC_SNAP_DESTROY",
-    "BTRFS_IOC_SNAP_DESTROY_V2",
-    "BTRFS_IOC_SUBVOL_CREATE",
-    "BTRFS_IOC_SUBVOL_CREATE_V2",
     "FIFREEZE",
     "FITHAW",
     "FITRIM",

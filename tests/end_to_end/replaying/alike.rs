@@ -153,7 +153,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         script: "chown 100000:100000 .; chmod 777 .; python3 ../ranges.py sh -c 'echo r >roots; chmod 600 roots; chown 1001:1002 roots; cat roots >copy; \
                  setpriv --reuid 1001 --regid 1010 --clear-groups sh -c \"cat roots; echo u >users; chown 0 users; mkdir d; echo v >d/e; cat copy\"; \
                  setpriv --reuid 7 --regid 8 --groups 1010,9 sh -c \"echo w >d/no; cat roots; echo x >x; chgrp 1010 x; chgrp 1011 x\"; rm d/e; echo y >d/mine; \
-                 unshare -Ur sh -c \"echo z >deeper; chown 0:0 deeper; chown 1 deeper\"'",
+                 unshare -Ur sh -c \"echo z >deeper; chown 0:0 deeper; chown 1 deeper\"; :'",
         repeats: true,
     },
     Program {

@@ -117,3 +117,51 @@ fn a_directory_renamed_over_another_takes_along_what_is_only_claimed() {
     n.rename(from, to);
     assert_eq!((n.exists(there), n.exists(x)), (Some(true), Some(false)));
 }
+
+#[test]
+fn a_copy_has_what_its_source_has_now_and_goes_its_own_way() {
+    let mut n = names();
+    let (from, to) = (n.literal(b"/a"), n.literal(b"/b"));
+    n.set_before(from, Kind::Directory, None, 0);
+    let listed = n.literal(b"/a/listed");
+    n.set_before(listed, Kind::Regular, None, 1);
+    let (made, gone) = (n.literal(b"/a/d/made"), n.literal(b"/a/gone"));
+    let dir = n.literal(b"/a/d");
+    n.make(dir, Kind::Directory, None);
+    n.make(made, Kind::Regular, None);
+    n.set_attribute(made, b"user.x".to_vec().into(), Attribute::Removed);
+    let link = n.literal(b"/a/link");
+    n.link(made, link);
+    n.prove_present(gone, Kind::Regular, None);
+    n.clear(gone);
+    let inner = n.literal(b"/a/inner");
+    n.make(inner, Kind::Directory, None);
+    n.set(inner, |t| t.subvolume = true);
+    let hidden = n.literal(b"/a/inner/hidden");
+    n.make(hidden, Kind::Regular, None);
+
+    assert_eq!(n.known_below(from, 3), None);
+    let known = n.known_below(from, 100).unwrap();
+    n.copy(from, to, &known);
+    let mut is = |path: &[u8]| {
+        let node = n.literal(path);
+        n.exists(node)
+    };
+    let there =
+        [&b"/b/listed"[..], b"/b/d/made", b"/b/link", b"/b/gone", b"/b/inner", b"/b/inner/hidden", b"/b/unknown"];
+    let all = there.map(&mut is);
+    assert_eq!(all, [Some(true), Some(true), Some(true), Some(false), Some(true), Some(false), None]);
+    let (a, b) = (n.literal(b"/b/d/made"), n.literal(b"/b/link"));
+    assert!(n.same_file(a, b) && !n.same_file(a, made));
+    n.set_attribute(a, b"user.y".to_vec().into(), Attribute::Removed);
+    n.set(b, |t| t.mode = Some(0o600));
+    assert_eq!(n.set_of(made).mode, None);
+    assert_eq!((n.attributes_set(made).unwrap().len(), n.attributes_set(b).unwrap().len()), (1, 2));
+    n.clear(a);
+    assert_eq!(n.exists(made), Some(true));
+    // What a look at the copy finds was there at the start.
+    let unknown = n.literal(b"/b/unknown");
+    n.prove_present(unknown, Kind::Regular, None);
+    let pre = n.pre(unknown);
+    assert_eq!(n.path(pre), b"/a/unknown");
+}

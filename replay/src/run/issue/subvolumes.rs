@@ -58,10 +58,39 @@ pub(super) fn create(a: Arguments<'_>, plain: &PlainDirectories) -> i64 {
     match in_directory(a.fd, a.path, |dir, name| subvolumes::create(call, dir, name, None, read_only)) {
         ret if ret == -i64::from(libc::ENOTTY) => {
             plain.0.fetch_add(1, Relaxed);
-            plainly()
+            let made = plainly();
+            if made == 0 {
+                in_directory(a.fd, a.path, own_group);
+            }
+            made
         }
         ret => ret,
     }
+}
+
+/// A subvolume takes neither the group nor the set-group-ID bit of the directory that it is made in (fs/btrfs/ioctl.c,
+/// `new_subvol_inode`).
+fn own_group(dir: i64, name: &[u8]) -> i64 {
+    let Ok(name) = CString::new(name) else { return -i64::from(libc::ENOENT) };
+    let flags = i64::from(libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let fd = call(libc::SYS_openat, [dir, name.as_ptr() as i64, flags, 0, 0, 0]);
+    if fd < 0 {
+        return fd;
+    }
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel fills the struct. If it fails, the struct is zeros.
+    let mode = unsafe {
+        libc::fstat(fd as i32, stat.as_mut_ptr());
+        stat.assume_init().st_mode
+    };
+    if mode & libc::S_ISGID != 0 {
+        // Sets nothing, and returns the group of new files.
+        let group = call(libc::SYS_setfsgid, [-1, 0, 0, 0, 0, 0]);
+        call(libc::SYS_fchown, [fd, -1, group, 0, 0, 0]);
+        call(libc::SYS_fchmod, [fd, (mode & 0o1777).into(), 0, 0, 0, 0]);
+    }
+    close(fd);
+    0
 }
 
 /// Makes a snapshot of the subvolume that is open as `fd`.
