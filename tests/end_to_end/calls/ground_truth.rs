@@ -78,11 +78,10 @@ pub(crate) fn the_reel_holds_exactly_what_was_done(fs: Fs) {
 /// All that a replay issues of these calls ends as it did, in its order, and leaves the same tree.
 fn replays(fs: Fs, reel: &Path) {
     let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
-    // Of a long extended attribute, the value is not recorded. Subvolumes are not replayed.
+    // Of a long extended attribute, the value is not recorded.
     let threads = THREADS.iter().map(|t| t.len()).sum::<usize>();
-    let differing = if fs == Fs::Btrfs { 2 * threads } else { threads };
-    let ways = ["/more: extended attributes ", "/sub1: directory expected, nothing found"];
-    let report = replays_alike_except(fs.name(), reel, target.path(), "max", differing, &ways);
+    let ways = ["/more: extended attributes "];
+    let report = replays_alike_except(fs.name(), reel, target.path(), "max", threads, &ways);
     let left_out = report["summary"]["unknown"].as_object().unwrap();
     for (call, _) in left_out {
         assert!(NOT_REPLAYED.contains(&call.as_str()), "{call} is not replayed: {left_out:?}");

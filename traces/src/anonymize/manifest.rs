@@ -146,7 +146,7 @@ impl Anonymizer {
 
     fn container(&mut self, container: Container) -> Container {
         let Container { id, name, image, runtime, pod, namespace } = container;
-        let mut hashed = |word: Option<String>| word.map(|word| self.hash(word.as_bytes()));
+        let hashed = |word: Option<String>| word.map(|word| self.hash(word.as_bytes()));
         let [id, name] = [id, name].map(|word| hashed(Some(word)).unwrap_or_default());
         Container { id, name, image: hashed(image), runtime, pod: hashed(pod), namespace: hashed(namespace) }
     }

@@ -141,7 +141,7 @@ fn a_copy_has_what_its_source_has_now_and_goes_its_own_way() {
     n.make(hidden, Kind::Regular, None);
 
     assert_eq!(n.known_below(from, 3), None);
-    let known = n.known_below(from, 100).unwrap();
+    let known = n.known_below(from, 100).expect("known");
     n.copy(from, to, &known);
     let mut is = |path: &[u8]| {
         let node = n.literal(path);
@@ -156,7 +156,7 @@ fn a_copy_has_what_its_source_has_now_and_goes_its_own_way() {
     n.set_attribute(a, b"user.y".to_vec().into(), Attribute::Removed);
     n.set(b, |t| t.mode = Some(0o600));
     assert_eq!(n.set_of(made).mode, None);
-    assert_eq!((n.attributes_set(made).unwrap().len(), n.attributes_set(b).unwrap().len()), (1, 2));
+    assert_eq!((n.attributes_set(made).expect("some").len(), n.attributes_set(b).expect("some").len()), (1, 2));
     n.clear(a);
     assert_eq!(n.exists(made), Some(true));
     // What a look at the copy finds was there at the start.
