@@ -204,9 +204,12 @@ fn describe(bio: &Bio, reel: &Reel, names: &Names) -> BioOf {
 fn finish(mut draft: Draft, names: &Names, reel: &Reel, recorded: bool) -> Story {
     draft.moments.sort_by_key(|m| m.at_ns);
     let waited: i64 = draft.waited_ns.values().sum();
-    // Without the time off the CPU, or with all its waits recorded, the rest is CPU time.
     let rest = (draft.op.dur_ns - waited).max(0);
-    let cpu = draft.op.off_cpu_ns.map_or(rest, |off| (draft.op.dur_ns - off).clamp(0, rest));
+    let cpu = match draft.op.off_cpu_ns {
+        Some(off) => (draft.op.dur_ns - off).clamp(0, rest),
+        None if draft.waited_ns.is_empty() => 0,
+        None => rest,
+    };
     let mut reasons: Vec<Reason> = draft
         .waited_ns
         .into_iter()

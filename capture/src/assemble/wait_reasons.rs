@@ -28,6 +28,11 @@ impl Reason {
         matches!(self, Self::Lock | Self::InodeLock)
     }
 
+    /// Whether threads end such waits, not interrupts.
+    pub(crate) fn is_ended_by_threads(self) -> bool {
+        self.is_lock() || matches!(self, Self::Journal | Self::Peer)
+    }
+
     /// Value of the column.
     pub(crate) fn word(self) -> &'static str {
         match self {

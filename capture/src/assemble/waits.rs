@@ -102,7 +102,8 @@ impl Waits {
         let run_queue_ns = if rec.wake_ns == 0 { 0 } else { (rec.hdr.end_ns as i64 - rec.wake_ns as i64).max(0) };
         let folded: Vec<&str> = names.iter().rev().copied().collect();
         let user: Vec<String> = user.iter().rev().map(|a| self.modules.place(pid, *a)).collect();
-        let waker_comm = Some(block::comm(&rec.waker_comm)).filter(|comm| !comm.is_empty());
+        let by_thread = rec.maybe_interrupt == 0 || reason.is_ended_by_threads();
+        let waker_comm = Some(block::comm(&rec.waker_comm)).filter(|comm| by_thread && !comm.is_empty());
         let lock = reason.is_lock() && rec.lock != 0;
         let owner_comm = Some(block::comm(&rec.owner_comm)).filter(|comm| lock && !comm.is_empty());
         let row = Wait {
@@ -114,7 +115,7 @@ impl Waits {
             op,
             op_start_ns: since(rec.op_start_ns),
             reason: reason.word().into(),
-            waker_task_id: (rec.waker_task_id != 0).then_some(i64::from(rec.waker_task_id)),
+            waker_task_id: (by_thread && rec.waker_task_id != 0).then_some(i64::from(rec.waker_task_id)),
             waker_comm,
             lock_id: lock.then(|| (self.numbers.hash_one(rec.lock) >> 1) as i64),
             lock_kind: lock.then(|| lock_kind(rec.lock_flags).into()),

@@ -137,6 +137,16 @@ pub(crate) fn end_ios() -> EndIos {
     EndIos { btrfs, works, known, warning, own_tgid, own_tid }
 }
 
+/// Addresses by which the probes of waits tell interrupts: of the count of interrupts in the memory of each CPU, and of the
+/// offsets of these memories. 0 where the kernel does not list its variables (`CONFIG_KALLSYMS_ALL`), or not to this user.
+pub(crate) fn interrupt_counts() -> (u64, u64) {
+    const NAMES: [&str; 3] = ["__preempt_count", "pcpu_hot", "__per_cpu_offset"];
+    let found = from_proc(&NAMES);
+    let of = |name: &str| found.iter().find(|(known, _)| known == name).map(|(_, address)| *address);
+    let count = of(NAMES[0]).or_else(|| of(NAMES[1]));
+    count.zip(of(NAMES[2])).unwrap_or((0, 0))
+}
+
 fn from_proc(names: &[&str]) -> Vec<(String, u64)> {
     let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     text.lines()

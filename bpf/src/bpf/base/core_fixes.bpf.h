@@ -60,7 +60,9 @@
 /*
  * Whether the program runs in an interrupt, so that the current task has nothing to do with it. x86 keeps the count in a
  * variable of the CPU: alone in 6.1, in pcpu_hot from "x86/percpu: Move preempt_count next to current_task" (6.2) until
- * "x86/preempt: Move preempt count to percpu hot section" (6.15). Unknown counts as no interrupt.
+ * "x86/preempt: Move preempt count to percpu hot section" (6.15). User space finds its address, and that of the offsets
+ * of CPUs, if the kernel lists its variables (CONFIG_KALLSYMS_ALL); a __ksym would make the verifier refuse the program
+ * where it does not. Otherwise interrupts_known is not set, and only an interrupt of an idle CPU is told.
  */
 #define COUNT_IN_SOFTIRQ 0x100u /* include/linux/preempt.h: SOFTIRQ_OFFSET */
 #define COUNT_IN_HARDIRQ 0xff0000u /* hard and non-maskable interrupts */
@@ -68,20 +70,30 @@
 struct pcpu_hot___count {
 	int preempt_count;
 } __attribute__((preserve_access_index));
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot___count pcpu_hot __ksym __weak;
+const volatile __u64 preempt_count_at = 0; /* of __preempt_count or pcpu_hot, in the memory of each CPU */
+const volatile __u64 cpu_offsets_at = 0; /* of __per_cpu_offset */
+#define interrupts_known() (preempt_count_at && cpu_offsets_at)
 
 static __always_inline bool in_interrupt(void)
 {
+	__u64 offset = 0, at = preempt_count_at;
 	__u32 count = 0;
 
-	if (&__preempt_count)
-		count = *(const int *)bpf_this_cpu_ptr(&__preempt_count);
-	else if (&pcpu_hot)
-		count = ((const struct pcpu_hot___count *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	if (!bpf_get_current_task_btf()->pid)
+		return true;
+	if (!interrupts_known())
+		return false;
+	if (bpf_core_field_exists(struct pcpu_hot___count, preempt_count))
+		at += bpf_core_field_offset(struct pcpu_hot___count, preempt_count);
+	bpf_probe_read_kernel(&offset, sizeof(offset), (void *)(cpu_offsets_at + 8 * bpf_get_smp_processor_id()));
+	bpf_probe_read_kernel(&count, sizeof(count), (void *)(at + offset));
 	return count & (COUNT_IN_SOFTIRQ | COUNT_IN_HARDIRQ);
 }
 #else
+const volatile __u64 preempt_count_at = 0; /* not needed */
+const volatile __u64 cpu_offsets_at = 0;
+#define interrupts_known() true
+
 static __always_inline bool in_interrupt(void)
 {
 	return (__u32)bpf_get_current_task_btf()->thread_info.preempt_count & (COUNT_IN_SOFTIRQ | COUNT_IN_HARDIRQ);

@@ -515,7 +515,7 @@ struct rec_wait {
 	__u32 lock_flags; /* LCB_F_ flags of include/trace/events/lock.h */
 	__u32 owner_tid; /* thread that held the lock when the wait began; 0: not known */
 	__u32 waker_task_id; /* recorded thread that woke it; 0: another, or an interrupt */
-	__u32 pad;
+	__u32 maybe_interrupt; /* 1: the waker may be the thread that an interrupt came in */
 	char waker_comm[WIRE_COMM_BYTES]; /* empty: unknown, or an interrupt */
 	char owner_comm[WIRE_COMM_BYTES];
 };

@@ -71,10 +71,8 @@ static __always_inline struct rec_commit *commit_begins(__u64 key, __u32 kind, _
 /* Sends a commit that ends now, in the thread that ends it. */
 static __always_inline void commit_ends(struct rec_commit *rec)
 {
-	if (!in_interrupt()) {
-		rec->task_id = recorded_id(bpf_get_current_task_btf());
-		bpf_get_current_comm(rec->comm, sizeof(rec->comm));
-	}
+	rec->task_id = recorded_id(bpf_get_current_task_btf());
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	emit_fixed(rec, REC_COMMIT, CLASS_COMMITS, bpf_ktime_get_ns());
 }
 

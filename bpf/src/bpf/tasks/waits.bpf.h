@@ -185,6 +185,7 @@ int BPF_PROG(wait_waking, struct task_struct *task)
 	if (!in_interrupt()) {
 		ws->rec.waker_task_id = recorded_id(bpf_get_current_task_btf());
 		bpf_get_current_comm(ws->rec.waker_comm, sizeof(ws->rec.waker_comm));
+		ws->rec.maybe_interrupt = !interrupts_known();
 	}
 	return 0;
 }

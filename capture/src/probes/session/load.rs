@@ -13,7 +13,10 @@ use super::{CpuRing, RingSizes, SHORTEST_TICK, bio_ends, half_of};
 use crate::{
     CaptureError,
     calls::{self, uring},
-    host::{self, symbols::EndIos},
+    host::{
+        self,
+        symbols::{self, EndIos},
+    },
     probes::{
         features::{self, Group, Manners, Missing},
         lossless::MAX_STOPS,
@@ -73,6 +76,9 @@ pub(super) fn set_constants(open: &mut OpenIoreelSkel<'_>, plan: &Plan, end_ios:
         (rodata.caller_uid, rodata.caller_gid) = (caller.uid, caller.gid);
     }
     rodata.follow_waits = plan.waits.is_some();
+    if plan.waits.is_some() {
+        (rodata.preempt_count_at, rodata.cpu_offsets_at) = symbols::interrupt_counts();
+    }
     rodata.user_stacks = plan.waits.as_ref().is_some_and(|w| w.user_stacks);
     rodata.host_mnt_ns = host::mount_namespace();
     rodata.target_kind = plan.target.kind().0;
