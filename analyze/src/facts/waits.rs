@@ -76,7 +76,8 @@ pub struct Held {
 /// A wait for a lock of a recorded holder.
 #[derive(Debug)]
 struct LockWait {
-    start_ns: i64,
+    /// When its holder held it, or released it.
+    at_ns: i64,
     dur_ns: i64,
     key: HolderKey,
     is_placed: bool,
@@ -145,18 +146,20 @@ impl Waits {
                 let (task, comm) = owner.or_else(|| named(&waker, &waker_comm)).unwrap_or_default();
                 let lock_kind = text(&lock_kind, i).cloned();
                 let key = HolderKey { task, comm, op: None, file: None, lock_kind, released };
+                // A lock is held when the wait begins, and released when it ends.
                 let start_ns = get(&start_ns, i);
+                let at_ns = if released { start_ns.saturating_add(slept_ns) } else { start_ns };
                 match task {
                     Some(task) if locks < MOST_LOCK_WAITS => {
                         locks += 1;
-                        let wait = LockWait { start_ns, dur_ns: slept_ns, key, is_placed: false };
+                        let wait = LockWait { at_ns, dur_ns: slept_ns, key, is_placed: false };
                         waits.by_holder.entry(task).or_default().push(wait);
                     }
                     _ => count(&mut waits.holders, key, slept_ns),
                 }
             }
         }
-        waits.by_holder.values_mut().for_each(|of| of.sort_by_key(|w| w.start_ns));
+        waits.by_holder.values_mut().for_each(|of| of.sort_by_key(|w| w.at_ns));
         Ok(waits)
     }
 
@@ -186,8 +189,8 @@ impl Waits {
             return;
         }
         let Some(waits) = self.by_holder.get_mut(&op.task) else { return };
-        let first = waits.partition_point(|w| w.start_ns < op.start_ns);
-        for wait in waits[first..].iter_mut().take_while(|w| w.start_ns < op.end_ns) {
+        let first = waits.partition_point(|w| w.at_ns < op.start_ns);
+        for wait in waits[first..].iter_mut().take_while(|w| w.at_ns < op.end_ns) {
             if wait.is_placed {
                 continue;
             }
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn a_wait_is_laid_to_the_call_that_its_holder_was_in() {
         let key = HolderKey { task: Some(1), comm: "w".into(), ..HolderKey::default() };
-        let wait = |start_ns| LockWait { start_ns, dur_ns: 10, key: key.clone(), is_placed: false };
+        let wait = |at_ns| LockWait { at_ns, dur_ns: 10, key: key.clone(), is_placed: false };
         let mut waits = Waits::default();
         waits.by_holder.insert(1, vec![wait(50), wait(150), wait(199), wait(300)]);
         for op in [operation(1, 3, 0, 100), operation(2, 4, 140, 160), operation(1, 5, 100, 200)] {

@@ -1,5 +1,7 @@
 //! What detectors share: sums over files, processes and devices.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use serde::Serialize;
 
 use super::finding::{Confidence, Evidence, Finding, Part};
@@ -117,24 +119,34 @@ impl LockHolder {
 
 /// Who held the locks that operations waited for, longest wait first.
 pub(super) fn lock_holders(facts: &Facts) -> Vec<LockHolder> {
-    let mut holders: Vec<LockHolder> = facts
-        .calls
-        .holders
-        .iter()
-        .map(|(key, held)| LockHolder {
-            name: match key.task {
-                Some(task) => Some(format!("{}[{}]", key.comm, facts.names.task(task).pid)),
-                None => Some(key.comm.to_string()).filter(|comm| !comm.is_empty()),
-            },
-            op: key.op.and_then(|op| facts.calls.call_names.get(op)).map(ToString::to_string),
-            path: key.file.map(|file| facts.names.path(file)),
-            lock_kind: key.lock_kind.as_ref().map(ToString::to_string),
-            how: if key.released { "released" } else { "held" },
-            waits: held.count,
-            time_ns: held.time_ns,
-            max_ns: held.max_ns,
-        })
-        .collect();
+    // Threads of one process in the same call are one holder.
+    let mut merged: BTreeMap<_, LockHolder> = BTreeMap::new();
+    let each = facts.calls.holders.iter().map(|(key, held)| LockHolder {
+        name: match key.task {
+            Some(task) => Some(format!("{}[{}]", key.comm, facts.names.task(task).pid)),
+            None => Some(key.comm.to_string()).filter(|comm| !comm.is_empty()),
+        },
+        op: key.op.and_then(|op| facts.calls.call_names.get(op)).map(ToString::to_string),
+        path: key.file.map(|file| facts.names.path(file)),
+        lock_kind: key.lock_kind.as_ref().map(ToString::to_string),
+        how: if key.released { "released" } else { "held" },
+        waits: held.count,
+        time_ns: held.time_ns,
+        max_ns: held.max_ns,
+    });
+    for one in each {
+        let key = (one.name.clone(), one.op.clone(), one.path.clone(), one.lock_kind.clone(), one.how);
+        match merged.entry(key) {
+            Entry::Vacant(entry) => _ = entry.insert(one),
+            Entry::Occupied(mut entry) => {
+                let all = entry.get_mut();
+                all.waits += one.waits;
+                all.time_ns += one.time_ns;
+                all.max_ns = all.max_ns.max(one.max_ns);
+            }
+        }
+    }
+    let mut holders: Vec<LockHolder> = merged.into_values().collect();
     holders.sort_by(|a, b| {
         b.time_ns.total_cmp(&a.time_ns).then_with(|| (&a.name, &a.op, &a.path).cmp(&(&b.name, &b.op, &b.path)))
     });
