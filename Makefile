@@ -47,6 +47,7 @@ test-sanitizer: ## unit tests and tests of traces and replay with AddressSanitiz
 test-corpus: ## records tar, git, PostgreSQL and others, replays each on ext4, xfs, btrfs, tmpfs at two paces (root)
 	@scripts/setup test
 	IOREEL_CORPUS=all cargo test --test end_to_end corpus::
+	IOREEL_CORPUS=all cargo test --test end_to_end alike::
 
 lint: ## rustfmt, clippy and clang-format, warnings as errors; cargo deny where it is installed
 	@scripts/setup test

@@ -208,6 +208,10 @@ fn told_values(found: Values, told: &Values) -> Values {
 /// Whether a found attribute counts although nothing in the recording mentions it. Others, such as security labels, come
 /// from the target itself.
 pub(super) fn is_of_workload(name: &[u8]) -> bool {
+    // XFS lists an access list a second time, under a name of its own.
+    if name.starts_with(b"trusted.SGI_ACL_") {
+        return false;
+    }
     name.starts_with(b"user.") || name.starts_with(b"trusted.") || access_lists::is_list(name)
 }
 

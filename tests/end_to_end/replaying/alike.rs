@@ -192,6 +192,15 @@ pub(crate) const PROGRAMS: &[Program] = &[
         repeats: false,
     },
     Program {
+        name: "access_lists",
+        before: "",
+        script: "python3 -c \"import os,struct\nl=lambda *e: struct.pack('<I',2)+b''.join(struct.pack('<HHI',*x) for x in e)\nn=0xffffffff\n\
+                 open('f','w').close(); os.mkdir('d'); os.setxattr('f','system.posix_acl_access',l((1,6,n),(2,4,1000),(4,4,n),(16,6,n),(32,0,n)))\n\
+                 os.chmod('f',0o640); os.setxattr('d','system.posix_acl_default',l((1,7,n),(4,5,n),(32,0,n))); open('d/x','w').close(); os.mkdir('d/y')\"; \
+                 cp -a f g; cp -a d e",
+        repeats: true,
+    },
+    Program {
         name: "lists_of_directories",
         before: "import os,struct\nl=lambda *e: struct.pack('<I',2)+b''.join(struct.pack('<HHI',*x) for x in e)\nn=0xffffffff\n\
                  d=l((1,7,n),(2,7,1000),(4,5,n),(16,7,n),(32,1,n))\nos.mkdir('had'); os.setxattr('had','system.posix_acl_default',d)\n",
@@ -262,7 +271,9 @@ pub(crate) fn or_says_so(index: usize) {
     succeed(record(&reel, &["--settle", "none"], &["sh", "-c", program.script]).current_dir(&work));
     assert_valid(&reel);
     let root = text(&work);
-    for fs in [Fs::Ext4, Fs::Tmpfs] {
+    let all = std::env::var_os("IOREEL_CORPUS").is_some_and(|which| which == "all");
+    let kinds = if all { &[Fs::Ext4, Fs::Tmpfs, Fs::Xfs, Fs::Btrfs][..] } else { &[Fs::Xfs, Fs::Tmpfs] };
+    for &fs in kinds {
         let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
         let words = ["replay", text(&reel), "--target", text(target.path()), "--root", root, "--set-ids", "--json"];
         let output = run(&mut ioreel(words));
