@@ -202,9 +202,9 @@ pub(crate) fn a_cpu_that_others_use() {
     let (printed, told, _) = diagnosed(&["python3", "-c", STARVED, text(&file)], &[], "");
     let waited_s: f64 = printed.trim().parse().unwrap();
     let run_queue_s = part(&told, "run_queue_ns");
-    // Now and then it is preempted between two calls.
+    // It is also preempted between two calls, the more often the busier the machine is.
     assert!(
-        waited_s > 0.5 && (0.8..1.1).contains(&(run_queue_s / waited_s)),
+        waited_s > 0.5 && (0.5..1.1).contains(&(run_queue_s / waited_s)),
         "{run_queue_s} of {waited_s}: {}",
         told["time"]
     );

@@ -59,11 +59,11 @@ fn btrfs(at: &Path) -> BTreeSet<String> {
 pub(crate) fn a_file_system_and_its_disk(fs: Fs) {
     let made: &[&str] = match fs {
         Fs::Ext4 => &["-E", "stride=16,stripe_width=48"],
-        // With a stripe, the log's default is larger than a small file system takes.
-        Fs::Xfs => &["-d", "su=64k,sw=3", "-l", "size=64m"],
+        Fs::Xfs => &["-d", "su=64k,sw=3"],
         _ => &[],
     };
-    let mounted = Mounted::with(fs, DEFAULT_SIZE_BYTES, made, "defaults");
+    // With a stripe, XFS's log does not fit into a smaller file system.
+    let mounted = Mounted::with(fs, 2 * DEFAULT_SIZE_BYTES, made, "defaults");
     let device = mounted.device().unwrap();
     let name = device.file_name().unwrap().to_str().unwrap();
     let queue = Path::new("/sys/class/block").join(name).join("queue");

@@ -198,7 +198,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                  open('f','w').close(); os.mkdir('d'); os.setxattr('f','system.posix_acl_access',l((1,6,n),(2,4,1000),(4,4,n),(16,6,n),(32,0,n)))\n\
                  os.chmod('f',0o640); os.setxattr('d','system.posix_acl_default',l((1,7,n),(4,5,n),(32,0,n))); open('d/x','w').close(); os.mkdir('d/y')\"; \
                  cp -a f g; cp -a d e",
-        repeats: true,
+        repeats: false,
     },
     Program {
         name: "lists_of_directories",
