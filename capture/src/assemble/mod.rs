@@ -224,8 +224,8 @@ pub(crate) struct Assembler {
     start: Start,
     /// Present if waits are recorded.
     pub(crate) waits: Option<Waits>,
-    /// Living recorded tasks by thread id.
-    by_tid: FxHashMap<i32, u32>,
+    /// The last recorded task by thread id, and when it ended: `u64::MAX` while it lives. At most one entry per thread id.
+    by_tid: FxHashMap<i32, (u32, u64)>,
     /// Adopted thread group leaders that are alive, by process id.
     leaders: HashMap<i32, u32>,
     /// First task seen with each descriptor table during a snapshot.
@@ -334,7 +334,7 @@ impl Assembler {
                 self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
                     life.row.tid = rec.tid as i32;
-                    self.by_tid.insert(life.row.tid, rec.task_id);
+                    self.by_tid.insert(life.row.tid, (rec.task_id, u64::MAX));
                     life.named(comm.clone(), rec.hdr.end_ns);
                     let pid = life.row.pid;
                     self.mappings.forget(pid);

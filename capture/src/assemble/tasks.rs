@@ -71,7 +71,7 @@ impl Assembler {
             sieve.task_began(row.task_id, row.parent, row.clone_flags);
         }
         self.note_met(rec.task_id);
-        self.by_tid.insert(row.tid, rec.task_id);
+        self.by_tid.insert(row.tid, (rec.task_id, u64::MAX));
         self.tasks.insert(rec.task_id, Life { row, table, names: Names::default() });
     }
 
@@ -250,8 +250,9 @@ impl Assembler {
         let (pid, tid, comm) = (life.row.pid, life.row.tid, life.row.comm.clone());
         let names = std::mem::take(&mut life.names);
         self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm, names };
-        if self.by_tid.get(&life.row.tid) == Some(&rec.task_id) {
-            self.by_tid.remove(&life.row.tid);
+        // A wait for a lock that it held may end after it.
+        if let Some((_, ended_ns)) = self.by_tid.get_mut(&life.row.tid).filter(|(task, _)| *task == rec.task_id) {
+            *ended_ns = rec.hdr.end_ns;
         }
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
@@ -288,7 +289,8 @@ impl Assembler {
         let op = known.map_or("".into(), |k| k.name);
         let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
         self.counts.waits += 1;
-        let owner = self.by_tid.get(&(rec.owner_tid as i32)).copied();
+        let owner = self.by_tid.get(&(rec.owner_tid as i32)).filter(|(_, ended_ns)| *ended_ns >= rec.off_ns);
+        let owner = owner.map(|(task, _)| *task);
         waits.take(rec, &addresses(kernel), &addresses(user), Of { op, pid, owner }, self.t0_ns);
     }
 
