@@ -224,7 +224,7 @@ pub(crate) struct Assembler {
     start: Start,
     /// Present if waits are recorded.
     pub(crate) waits: Option<Waits>,
-    /// The last recorded task with each thread id, and when it ended.
+    /// The last recorded task by thread id, and when it ended: `u64::MAX` while it lives. At most one entry per thread id.
     by_tid: FxHashMap<i32, (u32, u64)>,
     /// Adopted thread group leaders that are alive, by process id.
     leaders: HashMap<i32, u32>,
