@@ -45,9 +45,9 @@ pub(crate) struct Args {
 }
 
 const NOTES: &str = "\
-For each operation: what it waited for, who held the lock and who woke it, and the commit that a sync rode on (if recorded
-with --waits); the bios that it caused, the journal while it waited, bios of others in that time, and write-back of its file
-afterwards.";
+For each operation: what it waited for, who held the lock and who woke it, and the commit that a
+sync rode on (with --waits); the bios that it caused, the journal while it waited, bios of others
+in that time, and write-back of its file afterwards.";
 
 #[derive(Serialize)]
 struct Document<'a> {
