@@ -70,9 +70,9 @@ for _ in range(20):
     begun = time.monotonic()
     waiter.start()
     time.sleep(0.03)
-    kept += time.monotonic() - begun
     os.kill(server, signal.SIGCONT)
     holder.join()
+    kept += time.monotonic() - begun
     waiter.join()
 print(kept)
 ";
@@ -86,7 +86,7 @@ pub(crate) fn a_lock_held_for_30_ms() {
     let (printed, told, stories) = diagnosed(&["python3", "-c", HOLDER, text(&file), &server], &[], "write");
     let kept_s: f64 = printed.trim().parse().unwrap();
     let lock_s = part(&told, "lock_ns");
-    assert!((lock_s - kept_s).abs() <= 0.1 * kept_s, "{lock_s} of {kept_s}: {}", told["time"]);
+    assert!((lock_s - kept_s).abs() <= 0.2 * kept_s, "{lock_s} of {kept_s}: {}", told["time"]);
     assert_known("appends by two threads", &told);
     let most = &told["time"]["holders"][0];
     assert_eq!((&most["op"], &most["path"], &most["how"]), (&"write".into(), &text(&file).into(), &"held".into()));
