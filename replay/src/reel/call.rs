@@ -378,17 +378,8 @@ impl Call {
 
     /// Changes which mounts a thread sees. A replay follows them and makes none.
     pub fn mounts(self) -> bool {
-        matches!(
-            self,
-            Self::Mount
-                | Self::MoveMount
-                | Self::Umount2
-                | Self::PivotRoot
-                | Self::Setns
-                | Self::OpenTree
-                | Self::Fsopen
-                | Self::Fsmount
-        )
+        use Call::{Fsmount, Fsopen, Mount, MoveMount, OpenTree, PivotRoot, Setns, Umount2};
+        matches!(self, Mount | MoveMount | Umount2 | PivotRoot | Setns | OpenTree | Fsopen | Fsmount)
     }
 
     /// Makes another descriptor of the same open file description.

@@ -58,11 +58,11 @@
 #endif
 
 /*
- * Whether the program runs in an interrupt, so that the current task has nothing to do with it. x86 keeps the count in a
- * variable of the CPU: alone in 6.1, in pcpu_hot from "x86/percpu: Move preempt_count next to current_task" (6.2) until
- * "x86/preempt: Move preempt count to percpu hot section" (6.15). User space finds its address, and that of the offsets
- * of CPUs, if the kernel lists its variables (CONFIG_KALLSYMS_ALL); a __ksym would make the verifier refuse the program
- * where it does not. Otherwise interrupts_known is not set, and only an interrupt of an idle CPU is told.
+ * Whether the program runs in an interrupt, so that the current task has nothing to do with it. x86 keeps the count in
+ * a variable of the CPU: alone in 6.1, in pcpu_hot from "x86/percpu: Move preempt_count next to current_task" (6.2)
+ * until "x86/preempt: Move preempt count to percpu hot section" (6.15). User space finds its address, and that of the
+ * offsets of CPUs, if the kernel lists its variables (CONFIG_KALLSYMS_ALL); a __ksym would make the verifier refuse the
+ * program where it does not. Otherwise interrupts_known is not set, and only an interrupt of an idle CPU is told.
  */
 #define COUNT_IN_SOFTIRQ 0x100u /* include/linux/preempt.h: SOFTIRQ_OFFSET */
 #define COUNT_IN_HARDIRQ 0xff0000u /* hard and non-maskable interrupts */

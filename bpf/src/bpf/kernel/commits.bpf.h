@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Commits of journals and logs, whoever makes them: jbd2's commits and checkpoints, ext4's fast commits, writes of XFS's
- * log, transactions of btrfs. Loaded only with --waits. One record per commit, sent at its end. jbd2 and the file systems
- * may be modules; their tracepoints are found in the BTF of the module.
+ * Commits of journals and logs, whoever makes them: jbd2's commits and checkpoints, ext4's fast commits, writes of
+ * XFS's log, transactions of btrfs. Loaded only with --waits. One record per commit, sent at its end. jbd2 and the file
+ * systems may be modules; their tracepoints are found in the BTF of the module.
  */
 #ifndef IOREEL_COMMITS_H
 #define IOREEL_COMMITS_H

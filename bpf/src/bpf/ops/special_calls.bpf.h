@@ -95,8 +95,8 @@ static __noinline bool wanted(struct task_struct *task, struct task_state *st, _
 }
 
 /*
- * Whether bind gives a socket a name in a file system; checked before anything is stored. The argument then points to the
- * path instead of the address.
+ * Whether bind gives a socket a name in a file system; checked before anything is stored. The argument then points to
+ * the path instead of the address.
  */
 static __noinline bool binds_name(struct task_state *st)
 {

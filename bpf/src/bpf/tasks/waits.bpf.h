@@ -48,8 +48,8 @@ static __always_inline bool sleeps_for(unsigned int flags)
 }
 
 /*
- * Who holds the lock now. A mutex and a read-write semaphore that is held for writing store it. Of readers only the last
- * one to come is stored, who may be gone.
+ * Who holds the lock now. A mutex and a read-write semaphore that is held for writing store it. Of readers only the
+ * last one to come is stored, who may be gone.
  */
 static __always_inline void note_owner(struct rec_wait *rec)
 {
