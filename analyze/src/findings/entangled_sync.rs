@@ -11,8 +11,8 @@ const LEAST_SYNCS: u64 = 3;
 /// Least part of the data that the journal's thread writes, in bytes for a sync.
 const LEAST_BYTES_PER_SYNC: f64 = 256.0 * 1024.0;
 
-/// With recorded commits: least part of the time in syncs in which a commit writes the data of files. What a sync writes
-/// of its own file is written before the commit.
+/// With recorded commits: least part of the time in syncs in which a commit writes the data of files. A sync writes
+/// the data of its own file before the commit.
 const LEAST_DATA: f64 = 0.2;
 
 const SQL_OF_COMMITS: &str = "SELECT transaction, start_ns, logging_ns - flushing_ns AS data_ns, handles, len_bytes FROM \

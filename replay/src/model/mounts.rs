@@ -8,6 +8,7 @@ use crate::{
         machine::Machine,
         names::{NO_NODE, NodeId, mounts::UNKNOWN},
         operands::{Last, Operands},
+        path_resolution::{Link, link_of_proc},
     },
     reel::input::{NO_FD, NONE, Rec},
 };
@@ -119,7 +120,9 @@ impl Machine {
             let words = [kind, b" on ", &self.names.path(to.node)].concat();
             self.note_unfollowed(String::from_utf8_lossy(&words).into_owned());
         }
-        self.names.mount(space, to.over(), root);
+        if !self.names.mount(space, to.over(), root) {
+            self.unfollowed(r);
+        }
     }
 
     fn note_unfollowed(&mut self, words: String) {
@@ -131,7 +134,7 @@ impl Machine {
     fn unmounted(&mut self, r: &Rec) {
         let space = self.mount_space(r.task as usize);
         let Some(at) = self.place(r, libc::AT_FDCWD, r.path) else { return };
-        if let Some(point) = at.point.or_else(|| self.names.mounts.point_of(space, at.node)) {
+        if let Some(point) = at.point.or_else(|| self.names.mount_point_of(space, at.node)) {
             self.names.unmount(space, point);
         }
     }
@@ -145,9 +148,13 @@ impl Machine {
         };
         let old = self.processes.places[self.processes.of(r.task as usize).place].value.root;
         self.processes.pivot(space, old, new.node);
+        // The new root is no longer mounted where it was.
+        if let Some(point) = new.point.or_else(|| self.names.mount_point_of(space, new.node)) {
+            self.names.unmount(space, point);
+        }
         // pivot_root(".", ".") leaves the old root above the new one, to be unmounted.
-        if put.node != new.node {
-            self.names.mount(space, put.over(), old);
+        if put.node != new.node && !self.names.mount(space, put.over(), old) {
+            self.unfollowed(r);
         }
         self.names.mounts.any = true;
         self.names.shape += 1;
@@ -184,21 +191,29 @@ impl Machine {
         path == NONE || self.reel.texts.paths.bytes(path).is_empty()
     }
 
-    fn of_descriptor(&self, r: &Rec, fd: i32) -> Option<Place> {
+    fn of_descriptor(&mut self, r: &Rec, fd: i32) -> Option<Place> {
         let entry = self.processes.entry(r.task as usize, fd)?;
         let node = self.processes.ofds[entry.ofd as usize].node;
-        let point = self.names.mounts.point_of(self.mount_space(r.task as usize), node);
-        (node != NO_NODE).then_some(Place { node, point })
+        if node == NO_NODE {
+            return None;
+        }
+        let space = self.mount_space(r.task as usize);
+        Some(Place { node, point: self.names.mount_point_of(space, node) })
     }
 
     fn place(&mut self, r: &Rec, dirfd: i32, path: u32) -> Option<Place> {
         if self.is_empty_path(path) {
             return self.of_descriptor(r, dirfd);
         }
-        let mut v = Operands::none();
-        let led = self.name(r, dirfd, path, Last::File { follow: true }, &mut v);
-        let point = self.names.mounts.end;
-        let node = led.ok()?.1;
-        (node != NO_NODE).then_some(Place { node, point })
+        // Sandboxes name mount points by descriptors.
+        let pid = self.reel.tasks[r.task as usize].pid;
+        if let Some((Link::Fd(fd), None)) = link_of_proc(self.reel.texts.paths.bytes(path), pid) {
+            return self.of_descriptor(r, fd);
+        }
+        // /proc and /dev are mounted elsewhere, too, and no operation there is replayed.
+        self.names.mounts.led = None;
+        let led = self.name(r, dirfd, path, Last::File { follow: true }, &mut Operands::none());
+        let node = led.map_or(self.names.mounts.led, |(_, node, _)| Some(node)).filter(|node| *node != NO_NODE)?;
+        Some(Place { node, point: self.names.mounts.end })
     }
 }

@@ -438,21 +438,25 @@ impl Names {
         Some(self.nodes[node as usize].inode).filter(|i| *i != NO_INODE)
     }
 
+    /// Determines the state of a node. If it is a directory that moved, creates nodes for the names that moved along.
+    fn bring_entries(&mut self, node: NodeId) {
+        let State::Present { pre, kind: Kind::Directory | Kind::Unknown, .. } = *self.state(node) else { return };
+        if pre == NO_NODE || pre == node {
+            return;
+        }
+        for old in self.children_of(pre).collect::<Vec<_>>() {
+            if matches!(self.nodes[old as usize].before, InitialState::Present { .. }) {
+                let name = self.name_of(old).to_vec();
+                self.child(node, &name);
+            }
+        }
+    }
+
     /// Determines the state of every node, and creates nodes for names that moved along with directories.
     pub fn unfold(&mut self) {
         let mut todo = vec![ROOT];
         while let Some(node) = todo.pop() {
-            if let State::Present { pre, kind: Kind::Directory | Kind::Unknown, .. } = *self.state(node)
-                && pre != NO_NODE
-                && pre != node
-            {
-                for old in self.children_of(pre).collect::<Vec<_>>() {
-                    if matches!(self.nodes[old as usize].before, InitialState::Present { .. }) {
-                        let name = self.name_of(old).to_vec();
-                        self.child(node, &name);
-                    }
-                }
-            }
+            self.bring_entries(node);
             todo.extend(self.children_of(node));
         }
     }

@@ -25,7 +25,7 @@ const RESOLVE_WITHIN: i64 = RESOLVE_IN_ROOT | 0x08 | 0x01;
 
 /// A magic link of /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+pub(crate) enum Link {
     /// The link to an open descriptor.
     Fd(i32),
     /// The link to the working directory.
@@ -36,7 +36,7 @@ enum Link {
 
 /// The magic link of process `pid` that a path starts with, and the rest of the path. GNU tar, for example, reaches
 /// files that it unpacks this way. A replay has no /proc, but it has what the links lead to.
-fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
+pub(crate) fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>)> {
     fn first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
         match path.iter().position(|b| *b == b'/') {
             Some(at) => (&path[..at], Some(&path[at + path[at..].iter().take_while(|b| **b == b'/').count()..])),

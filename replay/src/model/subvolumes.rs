@@ -95,7 +95,8 @@ impl Machine {
         self.names.clear(node);
     }
 
-    /// What is a subvolume here and existed at the start was one then: only such can be the source of a snapshot.
+    /// The directory is a subvolume, because only a subvolume can be the source of a snapshot. If it existed at the start, it was
+    /// one then.
     fn was_subvolume(&mut self, node: NodeId) {
         let pre = self.names.pre(node);
         if pre != NO_NODE {

@@ -21,7 +21,7 @@ fn is_unchanged(id: i64) -> bool {
     id as u32 == u32::MAX
 }
 
-/// Whose ids a row names, and user and group where a row of chown has them translated.
+/// The name space whose ids a row names. For a translated row of chown, also user and group.
 pub(crate) fn of_row(call: Call, op: &Op) -> (IdsOf, Option<(i64, i64)>) {
     if call == Call::Setgroups {
         return (if op.aux2 == Some(1) { IdsOf::Initial } else { IdsOf::Thread }, None);

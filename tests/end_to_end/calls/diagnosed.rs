@@ -238,7 +238,7 @@ pub(crate) fn a_sync_and_its_commit() {
     assert!(found["cost_s"].as_f64() > Some(0.0), "{found}");
 }
 
-/// What is held back is laid to the limit that held it back, with that limit's remedy.
+/// The diagnosis names the limit that holds writers back, and its remedy.
 pub(crate) fn which_limit_holds_writers_back() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let dev = mounted.device_number().unwrap();

@@ -186,6 +186,23 @@ pub(crate) const PROGRAMS: &[Program] = &[
         repeats: true,
     },
     Program {
+        name: "a_sandbox",
+        before: "import os\nfor d in ['m','data']: os.mkdir(d)",
+        script: "python3 -c \"import ctypes,os\nl=ctypes.CDLL(None,use_errno=True); w=os.getcwd()\n\
+                 def ok(r): assert r==0, ctypes.get_errno()\n\
+                 m=lambda s,t,k,f: ok(l.mount(s,t.encode(),k,f,None))\n\
+                 b=lambda s,t: m(s.encode(),t,None,0xd000)\n\
+                 if l.syscall(56,0x20000|17,0,0,0,0)==0:\n \
+                 m(None,'/',None,0x8c000); m(b'tmpfs',w+'/m',b'tmpfs',6); os.chdir(w+'/m')\n \
+                 os.mkdir('newroot'); b('newroot','newroot'); os.mkdir('oldroot'); ok(l.syscall(155,(w+'/m').encode(),b'oldroot')); os.chdir('/')\n \
+                 os.mkdir('newroot/data'); os.mkdir('newroot/proc'); b('oldroot/proc','/newroot/proc'); b('/oldroot'+w+'/data','/newroot/data')\n \
+                 f=os.open('/newroot/data',os.O_PATH); b('/oldroot'+w+'/data',f'/proc/self/fd/{f}') if os.path.exists('/proc') else None\n \
+                 ok(l.umount2(b'oldroot',2)); o=os.open('/',os.O_DIRECTORY); os.chdir('/newroot'); ok(l.syscall(155,b'.',b'.')); os.fchdir(o); ok(l.umount2(b'.',2)); os.chdir('/')\n \
+                 os.mkdir('/data/d'); open('/data/d/f','w').write('inside'); os.rename('/data/d/f','/data/g'); open('/gone','w').write('x'); os._exit(0)\n\
+                 assert os.wait()[1]==0\nopen('m/own','w').write('here'); open('data/after','w').write('y'); print(os.listdir('data'))\"",
+        repeats: true,
+    },
+    Program {
         name: "overlay",
         before: "import os\nfor d in ['low','up','work','all']: os.mkdir(d)\nopen('low/f','w').write('x'*9000)",
         script: "unshare -m sh -c 'mount -t overlay -o lowerdir=low,upperdir=up,workdir=work none all; echo a >>all/f; echo b >all/new; rm all/new'",

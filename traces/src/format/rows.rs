@@ -287,7 +287,7 @@ table! {
         /// Exit code as encoded by wait(2).
         exit_code: Option<i32> as Dict,
         /// What it shares with its parent: `CLONE_VM` 0x100, `CLONE_FS` 0x200, `CLONE_FILES` 0x400, `CLONE_THREAD`
-        /// 0x10000. `CLONE_NEWUSER` 0x10000000: it began in a user name space of its own.
+        /// 0x10000. `CLONE_NEWNS` 0x20000, `CLONE_NEWUSER` 0x10000000: it began in a mount or user name space of its own.
         clone_flags: i64 as Dict,
         /// Name when last seen.
         comm: Text as Dict,
@@ -482,7 +482,7 @@ table! {
         flushing_ns: Option<i64> as Delta,
         /// jbd2 commit: metadata is written to the journal from here on.
         logging_ns: Option<i64> as Delta,
-        /// End. What was committed is on stable storage, as far as the file system waits for it.
+        /// End. The committed changes are on stable storage, as far as the file system waits for that.
         end_ns: i64 as Delta,
         /// Blocks: of metadata in the transaction (`commit` of jbd2), written to the journal (`fast_commit`), written in
         /// place (`checkpoint`). Null elsewhere.

@@ -321,6 +321,10 @@ struct pid {
 	struct upid numbers[];
 };
 
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -338,6 +342,7 @@ struct task_struct {
 	int exit_code;
 	struct files_struct *files;
 	struct fs_struct *fs;
+	struct nsproxy *nsproxy;
 	struct mm_struct *mm;
 	void *bpf_storage;
 	void *worker_private;

@@ -253,7 +253,7 @@ struct rec_task {
 	__u32 parent; /* 0: adopted; or WIRE_KERNEL_TASK */
 	__u32 pid;
 	__u32 tid;
-	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD, NEWUSER as observed, not as requested */
+	__u64 clone_flags; /* CLONE_VM, FS, FILES, THREAD, NEWNS, NEWUSER as observed, not as requested */
 	__u64 cgroup;
 	__s32 exit_code;
 	__u32 listed; /* 1: from an iterator, without a sequence number */

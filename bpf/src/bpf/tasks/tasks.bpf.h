@@ -19,6 +19,7 @@
 #define CLONE_FS 0x00000200
 #define CLONE_FILES 0x00000400
 #define CLONE_THREAD 0x00010000
+#define CLONE_NEWNS 0x00020000
 #define CLONE_NEWUSER 0x10000000
 
 /* Maximum depth of a cgroup; in practice the kernel's own limit is far lower. */
@@ -293,6 +294,8 @@ static __always_inline int tell_fork(struct task_struct *parent, struct task_str
 	rec.clone_flags = shared_with(child, parent);
 	if (child->cred->user_ns != parent->cred->user_ns)
 		rec.clone_flags |= CLONE_NEWUSER;
+	if (BPF_CORE_READ(child, nsproxy, mnt_ns) != BPF_CORE_READ(parent, nsproxy, mnt_ns))
+		rec.clone_flags |= CLONE_NEWNS;
 	rec.cgroup = cgroup_of(child);
 	emit_fixed(&rec, REC_TASK, CLASS_TASKS, bpf_ktime_get_ns());
 	return 0;

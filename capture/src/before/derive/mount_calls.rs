@@ -35,7 +35,7 @@ impl Deriver {
             }
             "umount2" => {
                 if let (Some(at), Some(space)) = (self.led(op, seen), self.space(op))
-                    && let Some(point) = at.point
+                    && let Some(point) = at.point.or_else(|| self.places.mounts.point_of(space, &at.path))
                 {
                     self.places.mounts.unmount(space, &point);
                 }
@@ -69,7 +69,7 @@ impl Deriver {
         self.files.name_of(file).map(|name| name.trim_end_matches('/').to_owned())
     }
 
-    /// What the mount seen at this path shows, which is no longer there.
+    /// Takes the mount at this path off. Returns what it shows.
     fn taken_off(&mut self, op: &Op, seen: Option<&str>) -> Option<String> {
         let (from, space) = (self.led(op, seen)?, self.space(op)?);
         let mounted = from.point.as_ref().and_then(|point| self.places.mounts.unmount(space, point));
@@ -77,9 +77,12 @@ impl Deriver {
     }
 
     fn mounted(&mut self, op: &Op, shown: Option<String>, seen: Option<&str>) {
-        match (shown, self.led(op, seen), self.space(op)) {
+        let followed = match (shown, self.led(op, seen), self.space(op)) {
             (Some(shown), Some(to), Some(space)) => self.places.mounts.mount(space, to.over(), shown),
-            _ => self.places.lose(op.task_id),
+            _ => false,
+        };
+        if !followed {
+            self.places.lose(op.task_id);
         }
     }
 
@@ -89,11 +92,16 @@ impl Deriver {
         else {
             return self.places.lose(op.task_id);
         };
-        let old = self.places.mounts.pivot(space, new.path.clone());
-        // pivot_root(".", ".") leaves the old root above the new one, to be unmounted.
-        if put.path != new.path {
-            self.places.mounts.mount(space, put.over(), old);
+        // The new root is no longer mounted where it was.
+        if let Some(point) = new.point.clone().or_else(|| self.places.mounts.point_of(space, &new.path)) {
+            self.places.mounts.unmount(space, &point);
         }
-        self.places.pivot(space, seen);
+        let Some(old) = self.places.mounts.pivot(space, new.path.clone()) else { return self.places.lose(op.task_id) };
+        // pivot_root(".", ".") leaves the old root above the new one, to be unmounted.
+        let stays = put.path != new.path;
+        if stays && !self.places.mounts.mount(space, put.over(), old) {
+            return self.places.lose(op.task_id);
+        }
+        self.places.pivot(space, seen, seen2.filter(|_| stays));
     }
 }

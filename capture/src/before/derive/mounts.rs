@@ -47,10 +47,15 @@ fn below<'a>(path: &'a str, dir: &str) -> Option<&'a str> {
     path.strip_prefix(dir).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Most mounts in all namespaces together. Beyond them, mounts are not followed.
+const MOST_MOUNTS: usize = 1 << 20;
+
 /// All mount namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     tables: Vec<Rc<Table>>,
+    /// Mounts in all tables, and those that are gone since a table was copied.
+    held: usize,
     others: usize,
 }
 
@@ -60,11 +65,17 @@ impl Mounts {
         self.tables.get(space).is_none_or(|t| t.at.is_empty() && t.root.is_empty())
     }
 
-    fn table(&mut self, space: usize) -> &mut Table {
+    /// The table of a namespace, to be changed. `None`: there are too many mounts.
+    fn table(&mut self, space: usize) -> Option<&mut Table> {
         if space >= self.tables.len() {
             self.tables.resize_with(space + 1, Rc::default);
         }
-        Rc::make_mut(&mut self.tables[space])
+        let table = &mut self.tables[space];
+        // A namespace that shares its mounts copies them now.
+        if Rc::strong_count(table) > 1 {
+            self.held += table.at.len();
+        }
+        (self.held < MOST_MOUNTS).then(|| Rc::make_mut(table))
     }
 
     /// A copy of a namespace.
@@ -97,15 +108,25 @@ impl Mounts {
         below(bare(real), root).map(|rest| if rest.is_empty() { "/".to_owned() } else { rest.to_owned() })
     }
 
+    /// A mount point at which `shown` is mounted on top.
+    pub(super) fn point_of(&self, space: usize, shown: &str) -> Option<String> {
+        let table = self.tables.get(space)?;
+        table.at.iter().find(|(_, mounted)| mounted.last().is_some_and(|s| s == shown)).map(|(point, _)| point.clone())
+    }
+
     /// A new file system that is not part of the tree.
     pub(super) fn other(&mut self) -> String {
         self.others += 1;
         format!("\0{}", self.others)
     }
 
-    /// Mounts what `shown` is at `point`.
-    pub(super) fn mount(&mut self, space: usize, point: String, shown: String) {
-        self.table(space).at.entry(point).or_default().push(shown);
+    /// Mounts what `shown` is at `point`. False: there are too many mounts.
+    #[must_use]
+    pub(super) fn mount(&mut self, space: usize, point: String, shown: String) -> bool {
+        let Some(table) = self.table(space) else { return false };
+        table.at.entry(point).or_default().push(shown);
+        self.held += 1;
+        true
     }
 
     /// Removes the topmost mount at `point`, and returns what it showed.
@@ -113,7 +134,7 @@ impl Mounts {
         if self.is_plain(space) {
             return None;
         }
-        let at = &mut self.table(space).at;
+        let at = &mut self.table(space)?.at;
         let mounted = at.get_mut(point)?;
         let shown = mounted.pop();
         if mounted.is_empty() {
@@ -122,9 +143,9 @@ impl Mounts {
         shown
     }
 
-    /// The root of the namespace becomes `new`; what it was is returned.
-    pub(super) fn pivot(&mut self, space: usize, new: String) -> String {
-        std::mem::replace(&mut self.table(space).root, new)
+    /// The root of the namespace becomes `new`. Returns the former root; `None`: there are too many mounts.
+    pub(super) fn pivot(&mut self, space: usize, new: String) -> Option<String> {
+        Some(std::mem::replace(&mut self.table(space)?.root, new))
     }
 }
 
@@ -136,13 +157,13 @@ mod tests {
     fn paths_are_real_behind_mounts() {
         let mut m = Mounts::default();
         let space = m.copy(INITIAL);
-        m.mount(space, "/to".into(), "/from".into());
+        assert!(m.mount(space, "/to".into(), "/from".into()));
         let real = |m: &Mounts, space, seen: &str| m.real(space, seen).path;
         assert_eq!(real(&m, space, "/to/a"), "/from/a");
         assert_eq!(real(&m, space, "/tomato"), "/tomato");
         assert_eq!(real(&m, INITIAL, "/to/a"), "/to/a");
         let other = m.other();
-        m.mount(space, "/from/tmp".into(), other);
+        assert!(m.mount(space, "/from/tmp".into(), other));
         assert!(is_elsewhere(&real(&m, space, "/to/tmp/x")) && is_elsewhere(&real(&m, space, "/from/tmp")));
         assert_eq!(m.real(space, "/to/tmp").point.as_deref(), Some("/from/tmp"));
         m.unmount(space, "/from/tmp");
@@ -154,9 +175,10 @@ mod tests {
     fn a_new_root_shows_its_part_of_the_tree() {
         let mut m = Mounts::default();
         let space = m.copy(INITIAL);
-        m.mount(space, "/jail".into(), "/jail".into());
-        assert_eq!(m.pivot(space, "/jail".into()), "");
-        m.mount(space, "/jail/old".into(), String::new());
+        assert!(m.mount(space, "/jail".into(), "/jail".into()));
+        assert_eq!(m.point_of(space, "/jail").as_deref(), Some("/jail"));
+        assert_eq!(m.pivot(space, "/jail".into()).as_deref(), Some(""));
+        assert!(m.mount(space, "/jail/old".into(), String::new()));
         assert_eq!(m.real(space, "/etc/x").path, "/jail/etc/x");
         assert_eq!(m.real(space, "/old/etc/x").path, "/etc/x");
         assert_eq!(m.seen(space, "/jail/etc").as_deref(), Some("/etc"));

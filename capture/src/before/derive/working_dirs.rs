@@ -13,6 +13,9 @@ use super::{
 /// the last time.
 const FEW_FOLDERS: usize = 1 << 10;
 
+/// Most directories looked at because of new roots. Beyond them, paths behind a new root are not interpreted.
+const MOST_PIVOTED: usize = 1 << 26;
+
 /// A directory in use by tasks and shared by them, so that a rename changes it for all. `None`: removed or unknown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder(Rc<RefCell<Option<String>>>);
@@ -58,6 +61,8 @@ pub(super) struct Places {
     pid_of: HashMap<i64, i32>,
     pub(super) descriptors: Descriptors,
     pub(super) mounts: Mounts,
+    /// Directories looked at because of new roots.
+    pivoted: usize,
     places: Vec<Place>,
     folders: Folders,
 }
@@ -77,6 +82,7 @@ impl Places {
             pid_of: HashMap::new(),
             descriptors: Descriptors::given(fds),
             mounts: Mounts::default(),
+            pivoted: 0,
             places: Vec::new(),
             folders: Folders::default(),
         }
@@ -140,17 +146,30 @@ impl Places {
         }
     }
 
-    /// The root of a mount namespace becomes the directory seen as `new`, for all tasks whose root it was.
-    pub(super) fn pivot(&mut self, space: usize, new: &str) {
+    /// The root of a mount namespace becomes the directory seen as `new`. The old one is then below `old`, if that is
+    /// known.
+    pub(super) fn pivot(&mut self, space: usize, new: &str, old: Option<&str>) {
         let new = new.trim_end_matches('/');
+        let below_new =
+            |name: &str| name.strip_prefix(new).filter(|r| r.is_empty() || r.starts_with('/')).map(str::to_owned);
+        let old = old.and_then(below_new);
+        self.pivoted += self.places.len();
         for at in 0..self.places.len() {
             if self.places[at].mounts != space {
                 continue;
             }
-            let own = |folder: &Folder| {
-                let name = folder.name()?;
-                let rest = name.strip_prefix(new).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-                Some(rest.filter(|rest| !rest.is_empty()).unwrap_or("/").to_owned())
+            if self.pivoted > MOST_PIVOTED {
+                self.places[at].elsewhere = true;
+                continue;
+            }
+            let own = |folder: &Folder| match &*folder.name()? {
+                // Who was in the old root is in the new one.
+                "/" => Some("/".to_owned()),
+                name => match below_new(name) {
+                    Some(rest) if rest.is_empty() => Some("/".to_owned()),
+                    Some(rest) => Some(rest),
+                    None => Some(format!("{}{name}", old.as_ref()?)),
+                },
             };
             let names = [own(&self.places[at].cwd), own(&self.places[at].root)];
             let [cwd, root] = names.map(|n| n.map_or_else(Folder::default, |name| self.folders.at(&name)));

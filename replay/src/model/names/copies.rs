@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Guessed, InitialState, Kind, NO_INODE, NO_NODE, Names, NodeId, State};
+use super::{Guessed, Kind, NO_INODE, NO_NODE, Names, NodeId, State};
 
 impl Names {
     /// `top` and all below it of which anything is known, directories before their entries. `None` if these are more than
@@ -13,17 +13,7 @@ impl Names {
         while next < out.len() {
             let node = out[next];
             next += 1;
-            if let State::Present { pre, kind: Kind::Directory | Kind::Unknown, .. } = *self.state(node)
-                && pre != NO_NODE
-                && pre != node
-            {
-                for old in self.children_of(pre).collect::<Vec<_>>() {
-                    if matches!(self.nodes[old as usize].before, InitialState::Present { .. }) {
-                        let name = self.name_of(old).to_vec();
-                        self.child(node, &name);
-                    }
-                }
-            }
+            self.bring_entries(node);
             out.extend(self.children_of(node));
             if out.len() > most {
                 return None;
@@ -77,7 +67,7 @@ impl Names {
         copied
     }
 
-    /// What exists at `node` is no longer what was at its initial name.
+    /// The file at `node` gets no initial name: it did not exist at the start.
     pub(crate) fn has_no_past(&mut self, node: NodeId) {
         if let State::Present { pre, .. } = &mut self.nodes[node as usize].state {
             *pre = NO_NODE;

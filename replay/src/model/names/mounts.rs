@@ -14,6 +14,9 @@ pub(crate) const INITIAL: u32 = 0;
 /// A mount namespace whose mounts are unknown.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
+/// Most mounts in all namespaces together. Beyond them, mounts are not followed.
+const MOST_MOUNTS: usize = 1 << 20;
+
 /// Mount points of one namespace, and the roots of what is mounted there, the topmost last.
 type MountPoints = BTreeMap<NodeId, Vec<NodeId>>;
 
@@ -22,12 +25,16 @@ type MountPoints = BTreeMap<NodeId, Vec<NodeId>>;
 pub(crate) struct Mounts {
     /// By number of the namespace. Namespaces without changes of their own share their mounts.
     tables: Vec<Arc<MountPoints>>,
+    /// Mounts in all tables, and those that are gone since a table was copied.
+    held: usize,
     /// Number of mounted file systems that are not part of the tree.
     others: u32,
     /// The namespace in which paths are resolved.
     pub(crate) current: u32,
     /// The mount point at which the current path ends.
     pub(crate) end: Option<NodeId>,
+    /// The node to which the current path leads, also where operations are skipped.
+    pub(crate) led: Option<NodeId>,
     /// The current path led through a mount point.
     pub(crate) crossed: bool,
     /// The workload made mounts, or changed its root by `pivot_root`.
@@ -35,6 +42,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
+    /// The table of a namespace, to be changed. `None`: it is not known, or there are too many mounts.
     fn table(&mut self, space: u32) -> Option<&mut MountPoints> {
         if space == UNKNOWN {
             return None;
@@ -43,22 +51,17 @@ impl Mounts {
         if space >= self.tables.len() {
             self.tables.resize_with(space + 1, Arc::default);
         }
-        Some(Arc::make_mut(&mut self.tables[space]))
-    }
-
-    fn entries(&self, space: u32) -> usize {
-        self.tables.get(space as usize).map_or(0, |t| t.len())
+        let table = &mut self.tables[space];
+        // A namespace that shares its mounts copies them now.
+        if Arc::strong_count(table) > 1 {
+            self.held += table.len();
+        }
+        (self.held < MOST_MOUNTS).then(|| Arc::make_mut(table))
     }
 
     /// What the topmost mount at `point` shows.
     pub(crate) fn shown(&self, space: u32, point: NodeId) -> Option<NodeId> {
         self.tables.get(space as usize)?.get(&point)?.last().copied()
-    }
-
-    /// A mount point at which `root` is shown.
-    pub(crate) fn point_of(&self, space: u32, root: NodeId) -> Option<NodeId> {
-        let shows = |(_, roots): &(&NodeId, &Vec<NodeId>)| roots.last() == Some(&root);
-        self.tables.get(space as usize)?.iter().find(shows).map(|(point, _)| *point)
     }
 }
 
@@ -68,29 +71,34 @@ impl Names {
         if of == UNKNOWN {
             return UNKNOWN;
         }
-        let new = self.mounts.tables.len().max(1) as u32;
-        // Also creates the initial one.
-        self.mounts.table(new);
-        if let Some(of) = self.mounts.tables.get(of as usize).cloned() {
-            self.mounts.tables[new as usize] = of;
+        let tables = &mut self.mounts.tables;
+        if tables.is_empty() {
+            tables.push(Arc::default());
         }
-        new
+        tables.push(tables.get(of as usize).cloned().unwrap_or_default());
+        tables.len() as u32 - 1
     }
 
-    /// Mounts at `point` what `root` shows.
-    pub(crate) fn mount(&mut self, space: u32, point: NodeId, root: NodeId) {
-        // A namespace that shares its mounts copies them now.
-        self.work += self.mounts.entries(space) as u64 / 4;
-        if let Some(table) = self.mounts.table(space) {
-            table.entry(point).or_default().push(root);
-            self.mounts.any = true;
-            self.shape += 1;
-        }
+    /// Mounts at `point` what `root` shows. False: there are too many mounts.
+    #[must_use]
+    pub(crate) fn mount(&mut self, space: u32, point: NodeId, root: NodeId) -> bool {
+        let Some(table) = self.mounts.table(space) else { return false };
+        table.entry(point).or_default().push(root);
+        self.mounts.held += 1;
+        self.mounts.any = true;
+        self.shape += 1;
+        true
+    }
+
+    /// A mount point at which `root` is shown.
+    pub(crate) fn mount_point_of(&mut self, space: u32, root: NodeId) -> Option<NodeId> {
+        let table = self.mounts.tables.get(space as usize)?;
+        self.work += table.len() as u64 / 4;
+        table.iter().find(|(_, roots)| roots.last() == Some(&root)).map(|(point, _)| *point)
     }
 
     /// Removes the topmost mount at `point`, and returns its root.
     pub(crate) fn unmount(&mut self, space: u32, point: NodeId) -> Option<NodeId> {
-        self.work += self.mounts.entries(space) as u64 / 4;
         let table = self.mounts.table(space)?;
         let roots = table.get_mut(&point)?;
         let root = roots.pop();
@@ -155,7 +163,7 @@ mod tests {
         let mut n = names();
         let (from, to) = (n.literal(b"/from"), n.literal(b"/to"));
         let space = n.new_mount_space(INITIAL);
-        n.mount(space, to, from);
+        assert!(n.mount(space, to, from));
         assert_eq!(led(&mut n, space, "/to/a/b"), b"/from/a/b");
         assert_eq!(n.entered.take(), Some((from, b"a/b".to_vec())), "where a replay starts its path");
         assert_eq!(led(&mut n, INITIAL, "/to/a/b"), b"/to/a/b");
@@ -170,15 +178,26 @@ mod tests {
     fn the_topmost_mount_counts_and_a_directory_may_be_mounted_on_itself() {
         let mut n = names();
         let [a, b, to] = ["/a", "/b", "/to"].map(|p| n.literal(p.as_bytes()));
-        n.mount(INITIAL, to, to);
-        n.mount(INITIAL, to, a);
-        n.mount(INITIAL, to, b);
+        assert!([to, a, b].into_iter().all(|root| n.mount(INITIAL, to, root)));
         assert_eq!(led(&mut n, INITIAL, "/to/x"), b"/b/x");
         n.unmount(INITIAL, to);
         assert_eq!(led(&mut n, INITIAL, "/to/x"), b"/a/x");
         n.unmount(INITIAL, to);
         assert_eq!(led(&mut n, INITIAL, "/to/x"), b"/to/x");
-        assert_eq!(n.mounts.point_of(INITIAL, to), Some(to));
+        assert_eq!(n.mount_point_of(INITIAL, to), Some(to));
+    }
+
+    #[test]
+    fn copies_of_many_mounts_are_refused() {
+        let mut n = names();
+        let points: Vec<NodeId> = (0..1000).map(|i| n.literal(format!("/{i}").as_bytes())).collect();
+        assert!(points.iter().all(|point| n.mount(INITIAL, *point, ROOT)));
+        let spaces = 2 * MOST_MOUNTS / points.len();
+        let followed = (0..spaces).filter(|_| {
+            let space = n.new_mount_space(INITIAL);
+            n.mount(space, points[0], ROOT)
+        });
+        assert!((spaces / 3..spaces).contains(&followed.count()));
     }
 
     #[test]
@@ -186,7 +205,7 @@ mod tests {
         let mut n = names();
         let to = n.literal(b"/to");
         let other = n.other_file_system(Skip::OtherMount);
-        n.mount(INITIAL, to, other);
+        assert!(n.mount(INITIAL, to, other));
         n.mounts.current = INITIAL;
         let node = n.resolve(ROOT, ROOT, b"/to/x/y", true).expect("no loop");
         assert_eq!(n.area(node), Some(Skip::OtherMount));

@@ -30,7 +30,7 @@ impl Names {
         // Roots of mounts that the path is inside, and their mount points.
         let mut inside: Vec<(NodeId, NodeId)> = Vec::new();
         (self.entered, self.by_root) = (None, false);
-        (self.mounts.end, self.mounts.crossed) = (None, false);
+        (self.mounts.end, self.mounts.led, self.mounts.crossed) = (None, None, false);
         loop {
             if !self.roots.is_empty() || self.mounts.any {
                 let was_within = mem::replace(&mut is_within, !self.area(at).is_some_and(Skip::is_elsewhere));
@@ -91,7 +91,8 @@ impl Names {
                 }
             }
         }
-        Some(at)
+        self.mounts.led = Some(at);
+        self.mounts.led
     }
 
     /// The node that a link at `link` with this target leads to; [`NO_NODE`] for a loop. [`Self::crossed`] and
