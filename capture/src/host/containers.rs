@@ -5,8 +5,10 @@
 //! (`docker-ID.scope`, `libpod-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`, `/docker/ID`).
 
 use std::{
-    fs::{self, File},
+    collections::{HashMap, HashSet},
+    fs,
     io::Read,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -80,23 +82,18 @@ fn folders(root: &Path) -> Vec<PathBuf> {
 
 /// Containers in what runtimes keep below `root`, and ids in the names of control groups.
 fn found(root: &Path, groups: &[PathBuf]) -> Vec<Found> {
-    let mut all: Vec<Container> = Vec::new();
-    for read in [docker, podman, containerd, crio] {
-        for container in read(root) {
-            if all.len() < MOST && !all.iter().any(|c| c.id == container.id) {
-                all.push(container);
-            }
-        }
-    }
+    // What users keep comes last, so that it cannot give another name to a container of root.
+    let read = [docker, podman, containerd, crio, podman_of_users].into_iter().flat_map(|read| read(root));
+    let mut folder_of: HashMap<String, PathBuf> = HashMap::new();
+    let mut nameless = Vec::new();
     for folder in groups {
-        if let Some((id, runtime)) = id_in(folder)
-            && !all.iter().any(|c| c.id == id)
-        {
-            all.push(Container { id, runtime, ..Container::default() });
-        }
+        let Some((id, runtime)) = id_in(folder) else { continue };
+        folder_of.entry(id.clone()).or_insert_with(|| folder.clone());
+        nameless.push(Container { id, runtime, ..Container::default() });
     }
-    let folder_of = |id: &str| groups.iter().find(|f| id_in(f).is_some_and(|(of, _)| of == id)).cloned();
-    all.into_iter().map(|container| Found { folder: folder_of(&container.id), container }).collect()
+    let mut seen = HashSet::new();
+    let all = read.chain(nameless).filter(|c| seen.insert(c.id.clone())).take(MOST);
+    all.map(|container| Found { folder: folder_of.get(&container.id).cloned(), container }).collect()
 }
 
 /// The id of the container that a control group belongs to, and its runtime.
@@ -146,31 +143,42 @@ fn choose(name: &str, all: Vec<Found>) -> Result<(PathBuf, Vec<Container>), Stri
             if known.is_empty() { "none is known here".into() } else { format!("known are {}", known.join(", ")) };
         return Err(format!("no container has this name or id; {others}"));
     }
-    let known = them.iter().map(|f| f.container.clone()).collect();
-    let mut running: Vec<PathBuf> = them.into_iter().filter_map(|f| f.folder).collect();
+    let (known, mut running): (Vec<Container>, Vec<PathBuf>) =
+        them.into_iter().filter_map(|f| Some((f.container, f.folder?))).unzip();
     match running.len() {
         0 => Err("it does not run: it has no control group".into()),
         1 if !pod => Ok((running.remove(0), known)),
         _ if pod => {
-            common(&running).map(|folder| (folder, known)).ok_or_else(|| "its containers share no control group".into())
+            // Only the container that holds a pod's name spaces has no name.
+            let named = all.iter().filter(|f| !f.container.name.is_empty());
+            let others = named.filter_map(|f| f.folder.as_ref()).filter(|f| !running.contains(f));
+            common(&running, others)
+                .map(|folder| (folder, known))
+                .ok_or_else(|| "its containers have no control group of their own in common; name one of them".into())
         }
         _ => {
-            let ids: Vec<&str> = known.iter().map(|c: &Container| &c.id[..c.id.len().min(12)]).collect();
+            let ids: Vec<String> = known.iter().map(|c| c.id.chars().take(12).collect()).collect();
             Err(format!("several containers match: {}; give more of the id", ids.join(", ")))
         }
     }
 }
 
-/// The control group of a pod: the one above its containers.
-fn common(folders: &[PathBuf]) -> Option<PathBuf> {
+/// The control group of a pod: the one above its containers, and above no others.
+fn common<'a>(folders: &[PathBuf], mut others: impl Iterator<Item = &'a PathBuf>) -> Option<PathBuf> {
     let above = folders.first()?.parent()?;
-    folders.iter().all(|f| f.starts_with(above)).then(|| above.to_path_buf())
+    let all = folders.iter().all(|f| f.starts_with(above)) && !others.any(|f| f.starts_with(above));
+    all.then(|| above.to_path_buf())
 }
 
-/// A JSON file that is not too large.
+/// A JSON file that is not too large. Users decide what is in their homes, so a link, FIFO or device is not opened.
 fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = fs::File::options().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut text = Vec::new();
-    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -209,8 +217,20 @@ fn docker(root: &Path) -> Vec<Container> {
     entries(&root.join("var/lib/docker/containers")).into_iter().filter_map(read).collect()
 }
 
-/// Podman and other programs on containers/storage: `containers.json`, of root and of each user.
+/// Podman and other programs on containers/storage, of root.
 fn podman(root: &Path) -> Vec<Container> {
+    let storages = ["var/lib/containers/storage", "root/.local/share/containers/storage"];
+    storages.into_iter().flat_map(|storage| stored(&root.join(storage))).collect()
+}
+
+/// Likewise, of each user.
+fn podman_of_users(root: &Path) -> Vec<Container> {
+    let homes = entries(&root.join("home"));
+    homes.into_iter().flat_map(|home| stored(&home.join(".local/share/containers/storage"))).take(MOST).collect()
+}
+
+/// A storage of containers: `containers.json`.
+fn stored(storage: &Path) -> Vec<Container> {
     #[derive(Deserialize)]
     struct Stored {
         id: String,
@@ -225,21 +245,14 @@ fn podman(root: &Path) -> Vec<Container> {
         image_name: Option<String>,
         pod_name: Option<String>,
     }
-    let mut storages = vec![root.join("var/lib/containers/storage"), root.join("root/.local/share/containers/storage")];
-    storages.extend(entries(&root.join("home")).into_iter().map(|home| home.join(".local/share/containers/storage")));
-    let mut all = Vec::new();
-    for storage in storages {
-        let stored: Vec<Stored> = json(&storage.join("overlay-containers/containers.json")).unwrap_or_default();
-        for s in stored {
-            let more: Metadata = serde_json::from_str(&s.metadata).unwrap_or_default();
-            let name = s.names.into_iter().next().unwrap_or_default();
-            let pod = more.pod_name.filter(|p| !p.is_empty());
-            let container =
-                Container { id: s.id, name, image: more.image_name, runtime: "podman".into(), pod, namespace: None };
-            all.push(container);
-        }
-    }
-    all
+    let all: Vec<Stored> = json(&storage.join("overlay-containers/containers.json")).unwrap_or_default();
+    let read = |s: Stored| {
+        let more: Metadata = serde_json::from_str(&s.metadata).unwrap_or_default();
+        let name = s.names.into_iter().next().unwrap_or_default();
+        let pod = more.pod_name.filter(|p| !p.is_empty());
+        Container { id: s.id, name, image: more.image_name, runtime: "podman".into(), pod, namespace: None }
+    };
+    all.into_iter().map(read).collect()
 }
 
 /// A runtime bundle of the Open Container Initiative.

@@ -5,7 +5,7 @@ use crate::{
     model::{
         device_nodes::made_by_mknod,
         machine::{Consequence, Machine},
-        names::{Kind, NO_NODE, Names, NodeId, ROOT},
+        names::{Kind, NO_NODE, Names, NodeId, ROOT, mounts::Place},
         operands::Operands,
     },
     reel::{
@@ -50,12 +50,13 @@ impl Machine {
             Call::Chdir | Call::Fchdir if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
                 let place = self.processes.of(r.task as usize).place;
-                self.processes.places[place].value.cwd = Ok(node);
+                let place = &mut self.processes.places[place].value;
+                (place.cwd, place.cwd_mount) = (Ok(node), v.mount);
                 self.names.shape += 1;
             }
             Call::Chroot if node != NO_NODE => {
                 self.names.prove_present(node, Kind::Directory, None);
-                self.enters_root(r.task as usize, node);
+                self.enters_root(r.task as usize, Place { node, mount: v.mount });
             }
             // A directory that was removed while open lists nothing, which proves nothing about the name.
             c if c.lists() && node != NO_NODE && self.names.exists(node) != Some(false) => {

@@ -2,125 +2,138 @@
 //!
 //! The replay makes no mounts. It uses, for a path through a mount point, the path to what is mounted there.
 
+use ioreel_traces::{mounting::Mounting, text::from_bytes};
+
 use crate::{
     Call, Skip,
     model::{
         machine::Machine,
-        names::{NO_NODE, NodeId, mounts::UNKNOWN},
+        names::{
+            NO_NODE, NodeId,
+            mounts::{MountId, Place},
+        },
         operands::{Last, Operands},
         path_resolution::{Link, link_of_proc},
     },
     reel::input::{NO_FD, NONE, Rec},
 };
 
-/// Calls of mount(2) with these flags change properties of mounts that exist.
-const CHANGES: u64 = libc::MS_REMOUNT | libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
-
 /// Number of mounts that are not followed and are named.
 const MOST_NOTED: usize = 10;
 
-/// What a mount call does to the descriptors of its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NewDescriptor {
-    None,
-    /// It opens a mount that shows this node.
-    Of(NodeId),
-}
+/// Types of file systems that never show files of another one.
+const OTHER_TYPES: [&[u8]; 22] = [
+    b"tmpfs",
+    b"ramfs",
+    b"proc",
+    b"sysfs",
+    b"devtmpfs",
+    b"devpts",
+    b"cgroup",
+    b"cgroup2",
+    b"mqueue",
+    b"hugetlbfs",
+    b"debugfs",
+    b"tracefs",
+    b"securityfs",
+    b"selinuxfs",
+    b"configfs",
+    b"bpf",
+    b"binfmt_misc",
+    b"pstore",
+    b"efivarfs",
+    b"squashfs",
+    b"erofs",
+    b"iso9660",
+];
 
-/// Where a path leads: its node, and the mount point at which it ends.
-#[derive(Clone, Copy)]
-struct Place {
-    node: NodeId,
-    point: Option<NodeId>,
-}
+/// Types of file systems on a device. They show the recorded tree only if that is on the same device.
+const DISK_TYPES: [&[u8]; 11] =
+    [b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs", b"f2fs", b"vfat", b"exfat", b"ntfs3", b"nilfs2", b"bcachefs"];
 
-impl Place {
-    /// The mount point that a mount over this place has.
-    fn over(self) -> NodeId {
-        self.point.unwrap_or(self.node)
-    }
-}
+/// open_tree: the descriptor gets a mount of its own (linux/mount.h).
+const OPEN_TREE_CLONE: i64 = 1;
+/// open_tree: with what is mounted below.
+const AT_RECURSIVE: i64 = 0x8000;
 
 impl Machine {
-    /// Applies a successful call on mounts.
-    pub(crate) fn mounts_change(&mut self, r: &Rec) -> NewDescriptor {
+    /// Applies a successful call on mounts. Returns the place that its new descriptor stands for.
+    pub(crate) fn mounts_change(&mut self, r: &Rec) -> Option<Place> {
         match r.call {
             Call::Mount => self.mount_called(r),
-            Call::MoveMount => self.mount_attached(r),
+            Call::MoveMount => self.mount_moved(r, r.dirfd, (r.dirfd2, r.path2)),
             Call::Umount2 => self.unmounted(r),
             Call::PivotRoot => self.root_changed(r),
             Call::Setns => self.namespace_entered(r),
-            Call::Fsopen => return NewDescriptor::Of(self.other(r.name)),
-            // Its descriptor stands for what fsopen has made.
+            Call::Fsopen => return self.new_place(r, None),
             Call::Fsmount => {
-                return self
-                    .of_descriptor(r, if r.fd == NO_FD { r.dirfd } else { r.fd })
-                    .map_or_else(|| NewDescriptor::Of(self.other(NONE)), |p| NewDescriptor::Of(p.node));
+                // Its descriptor stands for what fsopen has made.
+                let context = self.of_descriptor(r, if r.fd == NO_FD { r.dirfd } else { r.fd });
+                return self.new_place(r, context.map(|place| place.node));
             }
-            Call::OpenTree => {
-                let place = self.place(r, r.dirfd, r.path);
-                return place.map_or(NewDescriptor::None, |p| NewDescriptor::Of(p.node));
-            }
+            Call::OpenTree => return self.tree_opened(r),
             _ => {}
         }
-        NewDescriptor::None
-    }
-
-    /// The mount namespace of a thread.
-    pub(crate) fn mount_space(&self, task: usize) -> u32 {
-        self.processes.places[self.processes.of(task).place].value.mounts
+        None
     }
 
     /// A thread gets a copy of its mount namespace (`CLONE_NEWNS`).
-    pub(crate) fn own_mount_space(&mut self, task: usize) {
-        let space = self.names.new_mount_space(self.mount_space(task));
+    pub(crate) fn own_mounts(&mut self, task: usize) {
         let place = self.processes.of(task).place;
-        self.processes.places[place].value.mounts = space;
+        let here = self.processes.places[place].value;
+        if here.mounts_unknown {
+            return;
+        }
+        let Some(copies) = self.names.copy_namespace(here.root_mount) else { return self.mounts_lost(task) };
+        let copy_of = |mount| copies.get(&mount).copied().unwrap_or(mount);
+        let here = &mut self.processes.places[place].value;
+        (here.cwd_mount, here.root_mount) = (copy_of(here.cwd_mount), copy_of(here.root_mount));
+        if self.processes.of(task).maps_users {
+            // In another user namespace, the copies of shared mounts are slaves.
+            self.names.propagate_to_slaves(copies.into_values());
+        }
     }
 
     fn mount_called(&mut self, r: &Rec) {
-        let flags = r.flags as u64;
-        if flags & CHANGES != 0 {
-            return;
-        }
-        let space = self.mount_space(r.task as usize);
-        let root = if flags & libc::MS_BIND != 0 {
-            let Some(from) = self.place(r, libc::AT_FDCWD, r.path) else { return self.unfollowed(r) };
-            from.node
-        } else if flags & libc::MS_MOVE != 0 {
-            let Some(from) = self.place(r, libc::AT_FDCWD, r.path) else { return self.unfollowed(r) };
-            self.taken_off(space, from)
-        } else {
-            self.other(r.name)
+        let new = match Mounting::of(r.flags) {
+            Mounting::Reconfigure => return,
+            Mounting::Propagate { how, recursive } => {
+                if let Some(place) = self.place(r, libc::AT_FDCWD, r.path2) {
+                    self.names.propagate(place.mount, how, recursive);
+                }
+                return;
+            }
+            Mounting::Move => return self.mount_moved(r, libc::AT_FDCWD, (libc::AT_FDCWD, r.path2)),
+            Mounting::Bind { recursive } => {
+                self.place(r, libc::AT_FDCWD, r.path).and_then(|from| self.shown_again(from, recursive))
+            }
+            Mounting::New => self.new_place(r, None).map(|place| place.mount),
         };
-        self.mounted(r, libc::AT_FDCWD, r.path2, root);
+        self.mounted(r, new, (libc::AT_FDCWD, r.path2));
     }
 
-    /// `move_mount`: attaches what a descriptor stands for, or moves a mount.
-    fn mount_attached(&mut self, r: &Rec) {
-        let space = self.mount_space(r.task as usize);
-        let by_descriptor = self.is_empty_path(r.path);
-        let from = if by_descriptor { self.of_descriptor(r, r.dirfd) } else { self.place(r, r.dirfd, r.path) };
-        let Some(from) = from else { return self.unfollowed(r) };
-        let root = if by_descriptor { from.node } else { self.taken_off(space, from) };
-        self.mounted(r, r.dirfd2, r.path2, root);
+    /// A mount that shows a place.
+    fn shown_again(&mut self, from: Place, recursive: bool) -> Option<MountId> {
+        if recursive { self.names.copy_from(from) } else { self.names.new_bind(from) }
     }
 
-    /// The root of the mount at this place, which is no longer there.
-    fn taken_off(&mut self, space: u32, from: Place) -> NodeId {
-        from.point.and_then(|point| self.names.unmount(space, point)).unwrap_or(from.node)
+    /// `move_mount`, or mount(2) with `MS_MOVE`. What a descriptor stands for may be attached nowhere yet.
+    fn mount_moved(&mut self, r: &Rec, dirfd: i32, to: (i32, u32)) {
+        let from = self.place(r, dirfd, r.path);
+        let mount = from.and_then(|from| self.names.mounts.topped_by(from));
+        self.mounted(r, mount, to);
     }
 
-    fn mounted(&mut self, r: &Rec, dirfd: i32, path: u32, root: NodeId) {
-        let space = self.mount_space(r.task as usize);
-        let to = if self.is_empty_path(path) { self.of_descriptor(r, dirfd) } else { self.place(r, dirfd, path) };
-        let Some(to) = to else { return self.unfollowed(r) };
-        if self.names.area(root) == Some(Skip::UnfollowedMount) && self.names.area(to.node).is_none() {
+    fn mounted(&mut self, r: &Rec, mount: Option<MountId>, (dirfd, path): (i32, u32)) {
+        let to = self.place(r, dirfd, path);
+        let (Some(mount), Some(to)) = (mount, to) else { return self.unfollowed(r) };
+        let shown = self.names.mounts.shown_by(mount);
+        if self.names.area(shown) == Some(Skip::UnfollowedMount) && self.names.area(to.node).is_none() {
             let kind = if r.name == NONE { &b"mount"[..] } else { self.reel.texts.paths.bytes(r.name) };
             let words = [kind, b" on ", &self.names.path(to.node)].concat();
             self.note_unfollowed(String::from_utf8_lossy(&words).into_owned());
         }
-        if !self.names.mount(space, to.over(), root) {
+        if !self.names.attach(mount, to) {
             self.unfollowed(r);
         }
     }
@@ -132,31 +145,23 @@ impl Machine {
     }
 
     fn unmounted(&mut self, r: &Rec) {
-        let space = self.mount_space(r.task as usize);
-        let Some(at) = self.place(r, libc::AT_FDCWD, r.path) else { return };
-        if let Some(point) = at.point.or_else(|| self.names.mount_point_of(space, at.node)) {
-            self.names.unmount(space, point);
+        if let Some(mount) = self.place(r, libc::AT_FDCWD, r.path).and_then(|at| self.names.mounts.topped_by(at)) {
+            self.names.mounts.detach(mount);
+            self.names.shape += 1;
         }
     }
 
-    /// `pivot_root`: the threads of the mount namespace whose root was the old one get the new one.
+    /// `pivot_root`: the threads whose root was the old one get the new one.
     fn root_changed(&mut self, r: &Rec) {
-        let space = self.mount_space(r.task as usize);
-        let (Some(new), Some(put)) = (self.place(r, libc::AT_FDCWD, r.path), self.place(r, libc::AT_FDCWD, r.path2))
-        else {
+        let (new, put) = (self.place(r, libc::AT_FDCWD, r.path), self.place(r, libc::AT_FDCWD, r.path2));
+        let here = self.processes.places[self.processes.of(r.task as usize).place].value;
+        let old = Place { node: here.root, mount: here.root_mount };
+        let (Some(new), Some(put)) = (new, put) else { return self.unfollowed(r) };
+        let Some(mount) = self.names.mounts.topped_by(new) else { return self.unfollowed(r) };
+        if !self.names.pivot(mount, old.mount, put) {
             return self.unfollowed(r);
-        };
-        let old = self.processes.places[self.processes.of(r.task as usize).place].value.root;
-        self.processes.pivot(space, old, new.node);
-        // The new root is no longer mounted where it was.
-        if let Some(point) = new.point.or_else(|| self.names.mount_point_of(space, new.node)) {
-            self.names.unmount(space, point);
         }
-        // pivot_root(".", ".") leaves the old root above the new one, to be unmounted.
-        if put.node != new.node && !self.names.mount(space, put.over(), old) {
-            self.unfollowed(r);
-        }
-        self.names.mounts.any = true;
+        self.processes.pivot(old, new);
         self.names.shape += 1;
     }
 
@@ -172,37 +177,58 @@ impl Machine {
     fn unfollowed(&mut self, r: &Rec) {
         let path = if r.path2 == NONE { r.path } else { r.path2 };
         let path = if path == NONE { &b""[..] } else { self.reel.texts.paths.bytes(path) };
-        let words = format!("{} {}", r.call.name(), String::from_utf8_lossy(path));
+        let words = format!("{} {}", r.call.name(), from_bytes(path));
         self.note_unfollowed(words.trim_end().to_owned());
-        let place = self.processes.of(r.task as usize).place;
-        self.processes.places[place].value.mounts = UNKNOWN;
+        self.mounts_lost(r.task as usize);
+    }
+
+    fn mounts_lost(&mut self, task: usize) {
+        let place = self.processes.of(task).place;
+        self.processes.places[place].value.mounts_unknown = true;
         self.names.mounts.any = true;
         self.names.shape += 1;
     }
 
-    /// The root of a mounted file system of this type. An overlay may show files of the tree.
-    fn other(&mut self, name: u32) -> NodeId {
-        let name = if name == NONE { &b""[..] } else { self.reel.texts.paths.bytes(name) };
-        let follows = !matches!(name, b"overlay" | b"" | b"fuse" | b"nfs" | b"nfs4");
-        self.names.other_file_system(if follows { Skip::OtherMount } else { Skip::UnfollowedMount })
-    }
-
-    fn is_empty_path(&self, path: u32) -> bool {
-        path == NONE || self.reel.texts.paths.bytes(path).is_empty()
-    }
-
-    fn of_descriptor(&mut self, r: &Rec, fd: i32) -> Option<Place> {
-        let entry = self.processes.entry(r.task as usize, fd)?;
-        let node = self.processes.ofds[entry.ofd as usize].node;
-        if node == NO_NODE {
-            return None;
+    fn tree_opened(&mut self, r: &Rec) -> Option<Place> {
+        let place = self.place(r, r.dirfd, r.path)?;
+        if r.flags & OPEN_TREE_CLONE == 0 {
+            return Some(place);
         }
-        let space = self.mount_space(r.task as usize);
-        Some(Place { node, point: self.names.mount_point_of(space, node) })
+        let mount = self.shown_again(place, r.flags & AT_RECURSIVE != 0)?;
+        Some(Place { mount, ..place })
+    }
+
+    /// A new mount, attached nowhere, that shows `root` or the file system that this call names.
+    fn new_place(&mut self, r: &Rec, root: Option<NodeId>) -> Option<Place> {
+        let root = root.unwrap_or_else(|| {
+            let why = self.why_skipped(r);
+            self.names.other_file_system(why)
+        });
+        let mount = self.names.new_mount(root)?;
+        Some(Place { node: root, mount })
+    }
+
+    /// Why operations on a file system that this call makes available are skipped. An overlay, for example, may show files
+    /// of the tree, and so does the device that the tree is on.
+    fn why_skipped(&self, r: &Rec) -> Skip {
+        let text = |path: u32| if path == NONE { &b""[..] } else { self.reel.texts.paths.bytes(path) };
+        let (kind, source) = (text(r.name), text(r.path));
+        // fsopen names a type alone.
+        let is_there = |(fstype, from): &(String, String)| {
+            if source.is_empty() { fstype.as_bytes() == kind } else { from.as_bytes() == source }
+        };
+        let other = OTHER_TYPES.contains(&kind) || DISK_TYPES.contains(&kind) && !self.reel.mounted.iter().any(is_there);
+        if other { Skip::OtherMount } else { Skip::UnfollowedMount }
+    }
+
+    fn of_descriptor(&self, r: &Rec, fd: i32) -> Option<Place> {
+        let entry = self.processes.entry(r.task as usize, fd)?;
+        let ofd = &self.processes.ofds[entry.ofd as usize];
+        (ofd.node != NO_NODE).then_some(Place { node: ofd.node, mount: ofd.mount })
     }
 
     fn place(&mut self, r: &Rec, dirfd: i32, path: u32) -> Option<Place> {
-        if self.is_empty_path(path) {
+        if path == NONE || self.reel.texts.paths.bytes(path).is_empty() {
             return self.of_descriptor(r, dirfd);
         }
         // Sandboxes name mount points by descriptors.
@@ -212,8 +238,7 @@ impl Machine {
         }
         // /proc and /dev are mounted elsewhere, too, and no operation there is replayed.
         self.names.mounts.led = None;
-        let led = self.name(r, dirfd, path, Last::File { follow: true }, &mut Operands::none());
-        let node = led.map_or(self.names.mounts.led, |(_, node, _)| Some(node)).filter(|node| *node != NO_NODE)?;
-        Some(Place { node, point: self.names.mounts.end })
+        let _ = self.name(r, dirfd, path, Last::File { follow: true }, &mut Operands::none());
+        self.names.mounts.led
     }
 }

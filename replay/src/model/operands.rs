@@ -7,7 +7,10 @@ use crate::{
         access_lists,
         attributes::AttributesOf,
         machine::Machine,
-        names::{Kind, NO_NODE, NodeId, ROOT},
+        names::{
+            Kind, NO_NODE, NodeId, ROOT,
+            mounts::{INITIAL, MountId},
+        },
         processes::{Entry, clone},
     },
     reel::input::{NO_FD, NO_ID, NONE, Rec},
@@ -35,6 +38,8 @@ pub(crate) struct Operands {
     pub(crate) entry2: Option<Entry>,
     /// Where `path` leads (for a symlink: its name).
     pub(crate) node: NodeId,
+    /// The mount that `path` leads into, or `fd` was opened in.
+    pub(crate) mount: MountId,
     /// Where `path2` leads.
     pub(crate) node2: NodeId,
     /// Depends on the working directory.
@@ -100,6 +105,7 @@ impl Operands {
             entry: None,
             entry2: None,
             node: NO_NODE,
+            mount: INITIAL,
             node2: NO_NODE,
             relative: false,
             magic: false,
@@ -374,7 +380,9 @@ impl Machine {
                 {
                     return Err(Skip::UnknownFd);
                 }
-                v.node = v.entry.map_or(NO_NODE, |e| self.processes.ofds[e.ofd as usize].node);
+                if let Some(ofd) = v.entry.map(|e| &self.processes.ofds[e.ofd as usize]) {
+                    (v.node, v.mount) = (ofd.node, ofd.mount);
+                }
                 let (slot, _) = self.descriptor(r, fd, r.file)?;
                 v.fd = slot;
                 let to = v.entry2.map(|e| &self.processes.ofds[e.ofd as usize]);
@@ -443,7 +451,11 @@ impl Machine {
             self.whole_path(r, self.reel.texts.paths.bytes(r.path))?;
         } else {
             let last = if r.call.names_last() { Last::Name } else { Last::File { follow: r.call.follows(r.flags) } };
-            match self.name(r, r.dirfd, r.path, last, v) {
+            self.names.mounts.led = None;
+            let led = self.name(r, r.dirfd, r.path, last, v);
+            let by_descriptor = v.entry.map_or(INITIAL, |e| self.processes.ofds[e.ofd as usize].mount);
+            v.mount = self.names.mounts.led.map_or(by_descriptor, |place| place.mount);
+            match led {
                 Ok(led) => (v.fd, v.node, v.rooted[0]) = led,
                 // Resolve the new name of a file from outside, so that its existence is known.
                 Err(why) if two && why.is_elsewhere() => {

@@ -9,7 +9,7 @@ use crate::{
     Call, Skip,
     model::{
         machine::Machine,
-        names::{Kind, NO_NODE, NodeId, ROOT},
+        names::{Kind, NO_NODE, NodeId, ROOT, mounts::Place},
         operands::Operands,
     },
     reel::input::Rec,
@@ -73,7 +73,7 @@ impl Machine {
             c if c.links() && node == NO_NODE => self.names.make(node2, Kind::Foreign, None),
             c if c.links() => self.names.link(node, node2),
             c if c.renames() && node != NO_NODE => self.renamed(r, node, node2),
-            Call::Chroot if node != NO_NODE => self.enters_root(r.task as usize, node),
+            Call::Chroot if node != NO_NODE => self.enters_root(r.task as usize, Place { node, mount: v.mount }),
             Call::Unlink | Call::Unlinkat | Call::Rmdir => {
                 if r.removes_directory() {
                     self.left_nameless(node);
@@ -85,11 +85,11 @@ impl Machine {
     }
 
     /// A thread changes its root directory. The replay thread follows only to one inside the roots.
-    pub(crate) fn enters_root(&mut self, task: usize, node: NodeId) {
+    pub(crate) fn enters_root(&mut self, task: usize, Place { node, mount }: Place) {
         let own_root = self.own_root(node);
         let place = self.processes.of(task).place;
         let place = &mut self.processes.places[place].value;
-        (place.root, place.own_root) = (node, own_root);
+        (place.root, place.own_root, place.root_mount) = (node, own_root, mount);
         self.names.shape += 1;
     }
 

@@ -7,7 +7,7 @@ use crate::{
     base::paths::seen_from,
     model::{
         machine::Machine,
-        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES, mounts::UNKNOWN},
+        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES},
         operands::{CWD, Last, Operands, TOP, through_descriptor},
         processes::Ofd,
     },
@@ -168,8 +168,8 @@ impl Machine {
             Last::File { follow } => follow || text.last() == Some(&b'/'),
         };
         let in_root = r.call == Call::Openat2 && r.aux2 & RESOLVE_IN_ROOT != 0;
-        let (slot, base, is_here) = if text.first() == Some(&b'/') && !in_root {
-            (CWD, place.root, place.root == place.own_root)
+        let (slot, base, base_mount, is_here) = if text.first() == Some(&b'/') && !in_root {
+            (CWD, place.root, place.root_mount, place.root == place.own_root)
         } else if dirfd == NO_FD || dirfd == libc::AT_FDCWD {
             let (cwd, is_here) = match place.cwd {
                 Ok(cwd) => (cwd, true),
@@ -184,7 +184,7 @@ impl Machine {
                 v.relative |= is_here;
                 return if is_here { self.placed(CWD, Some(cwd), None) } else { Err(Skip::Outside) };
             }
-            (CWD, cwd, is_here)
+            (CWD, cwd, place.cwd_mount, is_here)
         } else {
             let outside =
                 self.processes.entry(r.task as usize, dirfd).filter(|e| e.slot.is_err_and(Skip::is_elsewhere));
@@ -196,7 +196,7 @@ impl Machine {
             if text.is_empty() {
                 return Ok((slot, NO_NODE, None));
             }
-            let base = self.processes.ofds[entry.ofd as usize].node;
+            let Ofd { node: base, mount, .. } = self.processes.ofds[entry.ofd as usize];
             if base == NO_NODE && outside.is_some() {
                 return Err(Skip::Outside);
             }
@@ -204,13 +204,13 @@ impl Machine {
                 // A directory that was removed before the start. It is empty, and its former place is unknown.
                 return if r.ret < 0 { Ok((slot, NO_NODE, None)) } else { Err(Skip::OutOfSight) };
             }
-            (slot, base, outside.is_none())
+            (slot, base, mount, outside.is_none())
         };
-        if place.mounts == UNKNOWN {
+        if place.mounts_unknown {
             return Err(Skip::UnfollowedMount);
         }
-        self.names.mounts.current = place.mounts;
-        let root = if in_root { base } else { place.root };
+        let (root, root_mount) = if in_root { (base, base_mount) } else { (place.root, place.root_mount) };
+        self.names.mounts.start = (base_mount, root_mount);
         let noted = (self.names.crossed.len(), self.names.passed.len());
         let node = self.names.resolve(root, base, text, follow);
         let names = &self.names;

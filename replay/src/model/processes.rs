@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::{
     Skip,
-    model::names::{Kind, NO_NODE, NodeId},
+    model::names::{
+        Kind, NO_NODE, NodeId,
+        mounts::{INITIAL, MountId, Place},
+    },
     reel::input::NO_ID,
 };
 
@@ -42,6 +45,8 @@ pub struct Ofd {
     pub refs: u32,
     /// Its id in the reel, or `NO_ID`.
     pub recorded: i64,
+    /// The mount that it was opened in.
+    pub(crate) mount: MountId,
 }
 
 impl Ofd {
@@ -95,8 +100,12 @@ pub struct FsContext {
     pub root: NodeId,
     /// Root directory of the replay thread: the target's if the recorded one is outside the roots.
     pub own_root: NodeId,
-    /// Number of its mount namespace.
-    pub mounts: u32,
+    /// The mount that the working directory is in.
+    pub(crate) cwd_mount: MountId,
+    /// The mount that the root directory is in.
+    pub(crate) root_mount: MountId,
+    /// Its mounts are not known.
+    pub(crate) mounts_unknown: bool,
     /// File creation mask (umask).
     pub umask: i32,
     /// The reel has the mask; otherwise it is a default.
@@ -356,18 +365,18 @@ impl Processes {
         }
     }
 
-    /// The threads of a mount namespace whose root is `old` get the root `new` (`pivot_root`). Replay threads keep
+    /// The threads whose root or working directory is `old` get `new` instead (`pivot_root`). Replay threads keep
     /// theirs, so that paths are replaced.
-    pub(crate) fn pivot(&mut self, mounts: u32, old: NodeId, new: NodeId) {
+    pub(crate) fn pivot(&mut self, old: Place, new: Place) {
         self.work += self.live_places.len() as u64;
         for place in &self.live_places {
             let place = &mut self.places[*place].value;
-            if place.mounts != mounts || place.root != old {
-                continue;
+            if (place.root, place.root_mount) == (old.node, old.mount) {
+                (place.root, place.root_mount) = (new.node, new.mount);
             }
-            place.root = new;
-            if place.cwd == Ok(old) || place.cwd.is_err() && place.away == old {
-                (place.cwd, place.away) = (Err(Skip::Outside), new);
+            let cwd = place.cwd.unwrap_or(place.away);
+            if (cwd, place.cwd_mount) == (old.node, old.mount) {
+                (place.cwd, place.away, place.cwd_mount) = (Err(Skip::Outside), new.node, new.mount);
             }
         }
     }
@@ -386,7 +395,7 @@ impl Processes {
     /// Adds an open file description and returns its index.
     pub fn new_ofd(&mut self, node: NodeId, file: i64, kind: Kind, pos: Option<i64>, flags: i32) -> u32 {
         *self.opens.entry(file).or_default() += 1;
-        let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0, recorded: NO_ID };
+        let new = Ofd { node, file, kind, pos, listed_bytes: 0, flags, refs: 0, recorded: NO_ID, mount: INITIAL };
         let id = match self.free_ofds.pop() {
             Some(id) => {
                 self.ofds[id as usize] = new;

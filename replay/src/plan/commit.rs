@@ -4,7 +4,6 @@ use crate::{
     Call, Skip,
     model::{
         lock_effects::Unlocks,
-        mounts::NewDescriptor,
         names::{Kind, NO_NODE},
         operands::{Operands, through_descriptor},
         processes::{Entry, clone},
@@ -124,7 +123,7 @@ impl Planner {
             // The replay thread stays in its old directory, so operations relative to the new one must not be issued.
             let place = self.machine.processes.of(r.task as usize).place;
             let place = &mut self.machine.processes.places[place].value;
-            (place.cwd, place.away) = (Err(why), v.node);
+            (place.cwd, place.away, place.cwd_mount) = (Err(why), v.node, v.mount);
             self.machine.names.shape += 1;
         }
         self.machine.flags_left_out |= r.call.sets_flags() && why == Skip::NeedsRoot;
@@ -140,8 +139,9 @@ impl Planner {
         }
         self.machine.names.crossed.clear();
         self.machine.names.passed.clear();
-        if let NewDescriptor::Of(node) = self.machine.mounts_change(r) {
-            let ofd = self.new_ofd(node, r.file, Kind::Directory, None, libc::O_PATH);
+        if let Some(place) = self.machine.mounts_change(r) {
+            let ofd = self.new_ofd(place.node, r.file, Kind::Directory, None, libc::O_PATH);
+            self.machine.processes.ofds[ofd as usize].mount = place.mount;
             self.put(r, r.ret as i32, Entry { slot: Err(Skip::Outside), ofd, cloexec: true }, false);
         }
     }
@@ -224,7 +224,7 @@ impl Planner {
                     self.machine.processes.unshare_place(task);
                 }
                 if r.flags & clone::NEWNS != 0 {
-                    self.machine.own_mount_space(task);
+                    self.machine.own_mounts(task);
                 }
             }
             Call::SetFd => {
@@ -279,7 +279,8 @@ impl Planner {
         }
         let node = if v.node == NO_NODE && v.skip.is_none() { crate::model::names::ROOT } else { v.node };
         let ofd = self.new_ofd(node, r.file, kind, Some(0), flags);
-        self.machine.processes.ofds[ofd as usize].recorded = r.ofd;
+        let opened = &mut self.machine.processes.ofds[ofd as usize];
+        (opened.recorded, opened.mount) = (r.ofd, v.mount);
         let new = match v.skip {
             None => {
                 *slot = self.machine.processes.new_slot(task);

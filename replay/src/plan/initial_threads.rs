@@ -8,7 +8,7 @@ use crate::{
     Skip,
     model::{
         credentials::Credentials,
-        names::{Kind, NO_NODE, NodeId, ROOT},
+        names::{Kind, NO_NODE, NodeId, ROOT, mounts::INITIAL},
         processes::{Entry, FsContext, Mapping, Ofd, clone},
     },
     plan::{
@@ -173,7 +173,9 @@ impl Planner {
             away: NO_NODE,
             root,
             own_root: self.machine.own_root(root),
-            mounts: crate::model::names::mounts::INITIAL,
+            cwd_mount: INITIAL,
+            root_mount: INITIAL,
+            mounts_unknown: false,
             umask: umask.unwrap_or(DEFAULT_UMASK),
             umask_known: umask.is_some(),
         }
@@ -325,6 +327,7 @@ impl Planner {
             flags,
             refs: 0,
             recorded: NO_ID,
+            mount: INITIAL,
         };
         self.open_at_start(&ofd)
     }

@@ -319,7 +319,7 @@ impl Planner {
             let node = if v.node == NO_NODE { ROOT } else { v.node };
             let ofd = self.new_ofd(node, r.file, kind, Some(0), r.flags as i32);
             let of_slot = &mut self.machine.processes.ofds[ofd as usize];
-            (of_slot.recorded, of_slot.refs) = (r.ofd, 1);
+            (of_slot.recorded, of_slot.refs, of_slot.mount) = (r.ofd, 1, v.mount);
             let direct = Direct { task: r.task, recorded: r.ofd, ofd: Some(ofd), skip: v.skip };
             self.requests.direct.insert((r.ring, slot), direct);
         }

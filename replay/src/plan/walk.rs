@@ -202,7 +202,7 @@ impl Planner {
         }
         self.programs.tasks[c].copies = copies.into();
         if flags & clone::NEWNS != 0 {
-            self.machine.own_mount_space(c);
+            self.machine.own_mounts(c);
         }
         // Has a recorded working directory: the task existed before it was recorded. Tasks forked while recorded
         // inherit everything.
@@ -229,7 +229,7 @@ impl Planner {
         let place = self.machine.processes.places[self.machine.processes.of(task).place].value;
         let exec = self.machine.reel.execs[i as usize].clone();
         let path = to_bytes(&exec.path);
-        self.machine.names.mounts.current = place.mounts;
+        self.machine.names.mounts.start = (place.cwd_mount, place.root_mount);
         if let Ok(cwd) = place.cwd
             && let Some(node) = self.machine.names.resolve(place.root, cwd, &path, true)
         {

@@ -252,6 +252,8 @@ pub struct Input {
     pub residence: Option<Residence>,
     /// Overhead of the recording.
     pub recorder: Recorder,
+    /// Types and sources of the file systems that were mounted.
+    pub(crate) mounted: Vec<(String, String)>,
     /// Setup flags (`IORING_SETUP_*`) of io_uring rings, by ring.
     pub ring_flags: HashMap<i64, i64>,
     /// Texts of the operations in memory.
@@ -301,6 +303,7 @@ impl Input {
             texts: Texts::default(),
             roots: Roots::default(),
             recorder: Recorder::of(&reel.manifest.cost),
+            mounted: reel.manifest.mounts.iter().map(|m| (m.fstype.clone(), m.source.clone())).collect(),
             recs: Vec::new(),
             free: Vec::new(),
             waiting: Waiting::default(),

@@ -256,11 +256,14 @@ for _ in range(400):
 pub(crate) fn write_back_throttling() {
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let dev = mounted.device_number().unwrap();
-    let knob = format!("/sys/dev/block/{}:{}/queue/wbt_lat_usec", dev >> 20, dev & 0xf_ffff);
+    let queue = format!("/sys/dev/block/{}:{}/queue", dev >> 20, dev & 0xf_ffff);
+    let knob = format!("{queue}/wbt_lat_usec");
     if fs::write(&knob, "1").is_err() {
         eprintln!("{knob}: this kernel or device has no write-back throttling");
         return;
     }
+    // With large requests, there are fewer of them in flight than it lets through.
+    fs::write(format!("{queue}/max_sectors_kb"), "4").unwrap();
     let script = format!(
         "cd {}; for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=4k count=4096 conv=fsync status=none & done; wait",
         text(mounted.path())

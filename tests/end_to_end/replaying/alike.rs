@@ -178,11 +178,20 @@ pub(crate) const PROGRAMS: &[Program] = &[
         repeats: true,
     },
     Program {
+        name: "mounts_in_mounts",
+        before: "import os\nfor d in ['a/from/s','b/c/to','x','y']: os.makedirs(d)",
+        script: "unshare -m sh -c 'mount --bind a/from b/c/to; cd b/c/to/s; echo 2 >../../two; echo 3 >../three; cd -P ..; echo 4 >../four; mkdir ../five; cd -P ../five; \
+                 echo 5 >here; cd -P ../../..; mount --bind x b/c/to/s; echo 6 >b/c/to/s/six; echo 7 >a/from/s/seven; mount --bind b/c/to y; echo 8 >y/s/eight; umount y; \
+                 mount --rbind b/c/to y; echo 9 >y/s/nine; ln -s ../../ten b/c/to/link; echo 10 >b/c/to/link; umount y/s; echo 11 >y/s/eleven'; ls b/c/to a/from x y",
+        repeats: true,
+    },
+    Program {
         name: "new_root",
         before: "import os,shutil\nos.makedirs('root/bin'); os.mkdir('root/old'); os.mkdir('data'); shutil.copy('/bin/busybox','root/bin/')\n\
-                 for n in ['sh','mkdir','umount','mv','cat','ls','chmod','mount']: os.symlink('busybox','root/bin/'+n)",
+                 for n in ['sh','mkdir','umount','mv','cat','ls','chmod','mount']: os.symlink('busybox','root/bin/'+n)\n\
+                 os.symlink('/data','root/to'); os.symlink('../../data/up','root/up')",
         script: "unshare -m sh -c 'mount --bind root root; mkdir root/data; mount --bind data root/data; cd root; pivot_root . old; \
-                 exec /bin/sh -c \"cd /; umount -l /old; echo a >/file; mkdir /d; echo b >/data/in; mv /file /d/g; cat /d/g; ls /; chmod 700 /d; (cd /data; echo c >rel)\"'",
+                 exec /bin/sh -c \"cd /; umount -l /old; echo a >/file; mkdir /d; echo b >/data/in; mv /file /d/g; cat /d/g; ls /; chmod 700 /d; (cd /data; echo c >rel; echo d >/to/e; echo f >/up; cat ../../../to/e; echo g >../../top)\"'",
         repeats: true,
     },
     Program {

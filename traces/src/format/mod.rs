@@ -5,12 +5,14 @@
 //!
 //! * [`rows`] declares the tables, [`tables`] lists them, [`table`] converts rows to and from Arrow batches;
 //! * [`columns`] builds columns, [`bytes`] and [`text`] are the cell types for bytes and strings;
+//! * [`mounting`] says what the flags of mount(2) ask for;
 //! * [`manifest`] describes the reel as a whole, [`disk`] groups block-layer rows with their manifest entries.
 
 pub mod bytes;
 pub mod columns;
 pub mod disk;
 pub mod manifest;
+pub mod mounting;
 pub mod rows;
 pub mod table;
 pub mod tables;

@@ -1,11 +1,8 @@
 //! Calls that make, move and remove mounts.
 
-use ioreel_traces::rows::Op;
+use ioreel_traces::{mounting::Mounting, rows::Op};
 
 use super::{Deriver, mounts::Real};
-
-/// Calls of mount(2) with these flags change properties of mounts that exist.
-const CHANGES: u64 = libc::MS_REMOUNT | libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
 
 impl Deriver {
     /// Follows a call on mounts. `seen`, `seen2`: its paths, as far as known.
@@ -15,13 +12,12 @@ impl Deriver {
             return;
         }
         match &*op.op {
-            "mount" if op.flags.unwrap_or(0) as u64 & CHANGES != 0 => {}
             "mount" => {
-                let flags = op.flags.unwrap_or(0) as u64;
-                let shown = match flags & (libc::MS_BIND | libc::MS_MOVE) {
-                    0 => Some(self.places.mounts.other()),
-                    libc::MS_BIND => self.led(op, seen).map(|from| from.path),
-                    _ => self.taken_off(op, seen),
+                let shown = match Mounting::of(op.flags.unwrap_or(0)) {
+                    Mounting::Reconfigure | Mounting::Propagate { .. } => return,
+                    Mounting::New => Some(self.places.mounts.other()),
+                    Mounting::Bind { .. } => self.led(op, seen).map(|from| from.path),
+                    Mounting::Move => self.taken_off(op, seen),
                 };
                 self.mounted(op, shown, seen2);
             }

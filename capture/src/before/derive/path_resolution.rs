@@ -1,6 +1,6 @@
 //! Resolves the paths of operations.
 
-use ioreel_traces::{Text, rows::Op};
+use ioreel_traces::{Text, mounting::Mounting, rows::Op};
 
 use super::Deriver;
 use crate::before::derive::{
@@ -108,7 +108,7 @@ pub(super) fn names_file(op: &Op, flags: i32) -> bool {
         // The first path is the target of the link.
         "symlink" | "symlinkat" => false,
         // The source is a device or any word, unless a directory is bind-mounted or a mount is moved.
-        "mount" => flags & (libc::MS_BIND | libc::MS_MOVE) as i32 != 0 && flags & libc::MS_REMOUNT as i32 == 0,
+        "mount" => Mounting::of(flags.into()).has_source_path(),
         _ => true,
     }
 }

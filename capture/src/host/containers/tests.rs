@@ -42,6 +42,7 @@ fn machine() -> (tempfile::TempDir, Vec<Found>) {
         format!("machine.slice/libpod-{}.scope/container", id('b')),
         format!("{pod}/cri-containerd-{}.scope", id('d')),
         format!("{pod}/cri-containerd-{}.scope", id('e')),
+        format!("{pod}/cri-containerd-{}.scope", id('f')),
         format!("docker/{}", id('0')),
         "system.slice/nginx.service".to_owned(),
     ] {
@@ -77,11 +78,46 @@ fn containers_have_the_names_that_their_runtimes_gave_them() {
 #[test]
 fn what_cannot_be_recorded_is_refused_with_its_reason() {
     assert!(chosen("mine").is_err_and(|why| why.contains("does not run")));
-    assert!(chosen("nowhere").is_err_and(|why| why.contains("known are web, db, mine")));
+    assert!(chosen("nowhere").is_err_and(|why| why.contains("known are web, db, app, sidecar, mine")));
     assert!(chosen("aaa").is_err(), "too short for an id");
     let (_dir, mut all) = machine();
     let mut twin = all[0].clone();
     twin.container.id = format!("b{}", &twin.container.id[1..]);
     all.push(twin);
-    assert!(choose("web", all).is_err_and(|why| why.contains("several containers match: aaaaaaaaaaaa, baaaaaaaaaaa")));
+    assert!(choose("web", all.clone()).is_err_and(|why| why.contains("several containers match: aaaaaaaaaaaa, baaaaaaaaaaa")));
+}
+
+#[test]
+fn one_that_stopped_does_not_hide_its_successor() {
+    let (_dir, mut all) = machine();
+    let mut before = all[0].clone();
+    (before.container.id, before.container.image, before.folder) = (id('8'), Some("old".into()), None);
+    all.insert(0, before);
+    let (_, known) = choose("web", all).expect("one runs");
+    assert_eq!(known.into_iter().map(|c| c.image).collect::<Vec<_>>(), [Some("nginx:1.25".to_owned())]);
+}
+
+#[test]
+fn a_pod_without_a_control_group_of_its_own_is_refused() {
+    let (_dir, mut all) = machine();
+    let of_pod = |f: &Found| f.container.pod.is_some();
+    let beside = all.iter().find(|f| of_pod(f)).and_then(|f| Some(f.folder.clone()?.with_file_name("other")));
+    all.iter_mut().find(|f| f.container.name == "db").expect("made").folder = beside;
+    assert!(choose("shop-7d4", all).is_err_and(|why| why.contains("name one of them")));
+}
+
+#[test]
+fn users_decide_neither_names_of_others_nor_what_is_opened() {
+    let (dir, _) = machine();
+    let home = "home/eve/.local/share/containers/storage/overlay-containers";
+    write(dir.path(), &format!("{home}/containers.json"), &format!(r#"[{{"id":"{}","names":["evil"]}}]"#, id('7')));
+    let group = dir.path().join(format!("cgroup/docker/{}", id('7')));
+    let of_root = format!("run/containerd/io.containerd.runtime.v2.task/x/{}/config.json", id('7'));
+    write(dir.path(), &of_root, "{}");
+    let name = |root: &Path| choose(&id('7'), found(root, std::slice::from_ref(&group))).expect("runs").1.remove(0).name;
+    assert_eq!(name(dir.path()), id('7'));
+    fs::remove_file(dir.path().join(home).join("containers.json")).expect("removed");
+    let fifo = dir.path().join(home).join("containers.json");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644)).expect("made");
+    assert_eq!(name(dir.path()), id('7'), "and nothing waits for a writer");
 }

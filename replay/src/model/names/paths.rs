@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{Kind, NO_NODE, Names, NodeId, ROOT, State};
+use super::{Kind, NO_NODE, Names, NodeId, ROOT, State, mounts::Place};
 use crate::Skip;
 
 /// The kernel follows as many symbolic links in one path.
@@ -18,7 +18,9 @@ impl Names {
     /// The node that `path` leads to from `base`, following the symbolic links that are known. `follow`: also follow
     /// the last component. `None` for a loop of links.
     pub fn resolve(&mut self, root: NodeId, base: NodeId, path: &[u8], follow: bool) -> Option<NodeId> {
-        let mut at = if path.first() == Some(&b'/') { root } else { base };
+        let (base_mount, root_mount) = self.mounts.start;
+        let top = Place { node: root, mount: root_mount };
+        let mut at = if path.first() == Some(&b'/') { top } else { Place { node: base, mount: base_mount } };
         // Components still to resolve, the next one last. Links push those of their target.
         let mut todo: Vec<Box<[u8]>> = Vec::new();
         let push = |todo: &mut Vec<Box<[u8]>>, path: &[u8]| {
@@ -26,19 +28,17 @@ impl Names {
         };
         push(&mut todo, path);
         let mut links = 0;
+        // The rest of the path leads to the same place if it starts here.
         let mut is_within = false;
-        // Roots of mounts that the path is inside, and their mount points.
-        let mut inside: Vec<(NodeId, NodeId)> = Vec::new();
         (self.entered, self.by_root) = (None, false);
-        (self.mounts.end, self.mounts.led, self.mounts.crossed) = (None, None, false);
+        (self.mounts.led, self.mounts.crossed) = (None, false);
         loop {
             if !self.roots.is_empty() || self.mounts.any {
-                let was_within = mem::replace(&mut is_within, !self.area(at).is_some_and(Skip::is_elsewhere));
-                let mounted = self.mounts.end.is_some();
-                if is_within && (!was_within || mounted) {
+                let was_within = mem::replace(&mut is_within, !self.area(at.node).is_some_and(Skip::is_elsewhere));
+                if is_within && !was_within {
                     let rest: Vec<&[u8]> = todo.iter().rev().map(|part| &**part).collect();
                     self.work += todo.len() as u64;
-                    self.entered = Some((at, rest.join(&b'/')));
+                    self.entered = Some((at.node, rest.join(&b'/')));
                 }
             }
             let Some(part) = todo.pop() else { break };
@@ -46,28 +46,16 @@ impl Names {
             match &*part {
                 b"." => {}
                 b".." => {
-                    let nameless = self.is_nameless(at);
                     // A path that does not exist has no parent; a removed directory still has.
-                    if *self.state(at) == State::Absent && !nameless {
-                        return Some(at);
+                    if *self.state(at.node) == State::Absent && !self.is_nameless(at.node) {
+                        return Some(at.node);
                     }
-                    self.mounts.end = None;
-                    if let Some((_, point)) = inside.pop_if(|(mounted, _)| *mounted == at) {
-                        self.mounts.crossed = true;
-                        at = self.parent(point);
-                        // Written from here on, the path leads to the same place.
-                        is_within = false;
-                    } else if at == root {
-                        self.by_root = true;
-                    } else {
-                        if !nameless {
-                            self.crossed.push(at);
-                        }
-                        at = self.parent(at);
-                    }
+                    let led = self.up(at, top);
+                    is_within &= led != at && led.mount == at.mount;
+                    at = led;
                 }
                 name => {
-                    let next = self.child(at, name);
+                    let next = self.child(at.node, name);
                     if (follow || !todo.is_empty())
                         && let State::Present { kind: Kind::Symlink, target: Some(target), .. } = self.state(next)
                     {
@@ -78,21 +66,48 @@ impl Names {
                         let target = target.clone();
                         self.passed.push(next);
                         if target.first() == Some(&b'/') {
-                            at = root;
+                            at = top;
                             self.by_root = true;
+                            is_within = false;
                         }
                         push(&mut todo, &target);
                     } else {
-                        at = self.through_mount(next);
-                        if self.mounts.end.is_some() {
-                            inside.push((at, next));
-                        }
+                        at = self.through_mounts(Place { node: next, ..at });
+                        is_within &= at.node == next;
                     }
                 }
             }
         }
         self.mounts.led = Some(at);
-        self.mounts.led
+        Some(at.node)
+    }
+
+    /// Where `..` leads from a directory. The root of a mount has the parent of its mount point.
+    fn up(&mut self, from: Place, root: Place) -> Place {
+        let mut at = from;
+        while at != root
+            && let Some(below) = self.mounts.below(at)
+        {
+            self.work += 1;
+            self.mounts.crossed = true;
+            at = below;
+        }
+        if at == root || at.node == root.node && at == from {
+            self.by_root = true;
+            return at;
+        }
+        if at == from && !self.is_nameless(at.node) {
+            self.crossed.push(at.node);
+        }
+        let node = self.parent(at.node);
+        self.through_mounts(Place { node, ..at })
+    }
+
+    /// The place that is seen at `at`.
+    fn through_mounts(&mut self, at: Place) -> Place {
+        let seen = self.topmost(at);
+        self.mounts.crossed |= seen != at;
+        seen
     }
 
     /// The node that a link at `link` with this target leads to; [`NO_NODE`] for a loop. [`Self::crossed`] and
