@@ -158,6 +158,15 @@ struct Known {
 /// Tasks remembered after their end, indexed by their id modulo this number.
 const ENDED: usize = 1024;
 
+/// A recorded task that has or had a thread id.
+#[derive(Clone, Copy)]
+struct TidUse {
+    task_id: u32,
+    from_ns: u64,
+    /// `u64::MAX` while it has it.
+    to_ns: u64,
+}
+
 /// A task that has ended.
 #[derive(Clone, Default)]
 struct Ended {
@@ -224,8 +233,8 @@ pub(crate) struct Assembler {
     start: Start,
     /// Present if waits are recorded.
     pub(crate) waits: Option<Waits>,
-    /// The last recorded task by thread id, and when it ended: `u64::MAX` while it lives. At most one entry per thread id.
-    by_tid: FxHashMap<i32, (u32, u64)>,
+    /// The last recorded task by thread id. At most one entry per thread id.
+    by_tid: FxHashMap<i32, TidUse>,
     /// Adopted thread group leaders that are alive, by process id.
     leaders: HashMap<i32, u32>,
     /// First task seen with each descriptor table during a snapshot.
@@ -333,8 +342,12 @@ impl Assembler {
                 let comm = block::comm(&rec.comm);
                 self.task_met(rec.task_id, rec.hdr.end_ns);
                 if let Some(life) = self.tasks.get_mut(&rec.task_id) {
-                    life.row.tid = rec.tid as i32;
-                    self.by_tid.insert(life.row.tid, (rec.task_id, u64::MAX));
+                    let old = std::mem::replace(&mut life.row.tid, rec.tid as i32);
+                    if old != life.row.tid {
+                        tasks::ends_use(&mut self.by_tid, old, rec.task_id, rec.hdr.end_ns);
+                        let used = TidUse { task_id: rec.task_id, from_ns: rec.hdr.end_ns, to_ns: u64::MAX };
+                        self.by_tid.insert(life.row.tid, used);
+                    }
                     life.named(comm.clone(), rec.hdr.end_ns);
                     let pid = life.row.pid;
                     self.mappings.forget(pid);

@@ -6,7 +6,9 @@ use ioreel_traces::{
     rows::{Fd, Map, Op, Task, Wait},
 };
 
-use super::{Assembler, ENDED, Ended, Life};
+use rustc_hash::FxHashMap;
+
+use super::{Assembler, ENDED, Ended, Life, TidUse};
 use crate::{
     assemble::{block, initial_fds::Used, names::Names, waits::Of},
     calls::{Call, Raw, makes_descriptor},
@@ -71,7 +73,8 @@ impl Assembler {
             sieve.task_began(row.task_id, row.parent, row.clone_flags);
         }
         self.note_met(rec.task_id);
-        self.by_tid.insert(row.tid, (rec.task_id, u64::MAX));
+        let from_ns = if adopted { 0 } else { rec.hdr.end_ns };
+        self.by_tid.insert(row.tid, TidUse { task_id: rec.task_id, from_ns, to_ns: u64::MAX });
         self.tasks.insert(rec.task_id, Life { row, table, names: Names::default() });
     }
 
@@ -252,9 +255,7 @@ impl Assembler {
         let names = std::mem::take(&mut life.names);
         self.ended[rec.task_id as usize % ENDED] = Ended { task_id: rec.task_id, pid, tid, comm, names };
         // A wait for a lock that it held may end after it.
-        if let Some((_, ended_ns)) = self.by_tid.get_mut(&life.row.tid).filter(|(task, _)| *task == rec.task_id) {
-            *ended_ns = rec.hdr.end_ns;
-        }
+        ends_use(&mut self.by_tid, life.row.tid, rec.task_id, rec.hdr.end_ns);
         if life.row.tid == life.row.pid {
             self.mappings.forget(life.row.pid);
             self.leaders.remove(&life.row.pid);
@@ -277,6 +278,13 @@ impl Assembler {
     }
 }
 
+/// A task no longer has a thread id.
+pub(super) fn ends_use(by_tid: &mut FxHashMap<i32, TidUse>, tid: i32, task_id: u32, at_ns: u64) {
+    if let Some(used) = by_tid.get_mut(&tid).filter(|used| used.task_id == task_id) {
+        used.to_ns = at_ns;
+    }
+}
+
 impl Assembler {
     pub(super) fn wait(&mut self, rec: &rec_wait, kernel: &[u8], user: &[u8]) {
         self.task_met(rec.task_id, rec.op_start_ns);
@@ -290,8 +298,8 @@ impl Assembler {
         let op = known.map_or("".into(), |k| k.name);
         let pid = self.tasks.get(&rec.task_id).map_or(0, |life| life.row.pid);
         self.counts.waits += 1;
-        let owner = self.by_tid.get(&(rec.owner_tid as i32)).filter(|(_, ended_ns)| *ended_ns >= rec.off_ns);
-        let owner = owner.map(|(task, _)| *task);
+        let owner = self.by_tid.get(&(rec.owner_tid as i32));
+        let owner = owner.filter(|used| (used.from_ns..=used.to_ns).contains(&rec.off_ns)).map(|used| used.task_id);
         waits.take(rec, &addresses(kernel), &addresses(user), Of { op, pid, owner }, self.t0_ns);
     }
 

@@ -141,7 +141,7 @@ pub(crate) fn end_ios() -> EndIos {
 /// offsets of these memories. 0 where the kernel does not list its variables (`CONFIG_KALLSYMS_ALL`), or not to this user.
 pub(crate) fn interrupt_counts() -> (u64, u64) {
     const NAMES: [&str; 3] = ["__preempt_count", "pcpu_hot", "__per_cpu_offset"];
-    let found = from_proc(&NAMES);
+    let found = ksyms::ask(&NAMES).map_or_else(|_| from_proc(&NAMES), |told| told.addresses);
     let of = |name: &str| found.iter().find(|(known, _)| known == name).map(|(_, address)| *address);
     let count = of(NAMES[0]).or_else(|| of(NAMES[1]));
     count.zip(of(NAMES[2])).unwrap_or((0, 0))

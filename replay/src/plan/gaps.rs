@@ -94,5 +94,6 @@ fn is_within(machine: &Machine, r: &Rec, v: &Operands) -> bool {
     if nodes.peek().is_some() {
         return nodes.any(|n| machine.names.area(n).is_none());
     }
-    machine.file_is_within(r.file) || machine.file_is_within(r.file2)
+    // What a duplicate replaces is closed in any case.
+    machine.file_is_within(r.file) || !r.call.duplicates() && machine.file_is_within(r.file2)
 }
