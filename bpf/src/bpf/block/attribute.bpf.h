@@ -125,7 +125,7 @@ static __always_inline void by_parent(struct rec_bio *b, struct bio *clone)
  *
  * Long because it is a chain of cases, the cheapest first; the first match ends the search.
  */
-static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
+static __always_inline void find_owner(struct bio *bio, struct rec_bio *b, struct task_state *st)
 {
 	struct owner owner;
 	bool trusted = false;
@@ -211,6 +211,20 @@ static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct
 	}
 	if (!b->how)
 		by_page(b, bio, &owner, st, trusted, bh);
+}
+
+/* For the bio whose address is in b->peek. `st`: the thread's state, or NULL. A global function: see tell_file. */
+__noinline int attribute_told(struct rec_bio *b, struct task_state *st)
+{
+	if (b)
+		find_owner(kernel_cast(struct bio, (void *)*(__u64 *)b->peek), b, st);
+	return 0;
+}
+
+static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
+{
+	*(volatile __u64 *)b->peek = (__u64)bio;
+	attribute_told(b, st);
 }
 
 #endif

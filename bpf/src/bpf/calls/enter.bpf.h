@@ -115,24 +115,16 @@ static __always_inline void enter_call(struct pt_regs *regs, long id)
 		return;
 	if (is_long(&st->op, desc)) {
 		__builtin_memset(&st->tail, 0, sizeof(st->tail));
-		if (unlikely(desc->fd2)) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc->fd2));
-			if (file)
-				set_file2(st, file, OPF_FILE2, WHEN_TOLD);
-		}
+		if (unlikely(desc->fd2))
+			set_file_of_fd(st, arg_of(&st->op, desc->fd2), OPF_FILE2, WHEN_TOLD);
 		/* The directory is the second file if the call opens a file, which will be the first. */
 		if (desc->dirfd && (int)arg_of(&st->op, desc->dirfd) != AT_FDCWD) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd));
-			if (file && (desc->kind == CALL_OPEN || unlikely(desc->kind == CALL_HANDLE_OPEN)))
-				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
-			else if (file)
-				set_file(st, file, OPF_DIR, WHEN_TOLD);
+			bool opens = desc->kind == CALL_OPEN || unlikely(desc->kind == CALL_HANDLE_OPEN);
+
+			set_file_of_fd(st, arg_of(&st->op, desc->dirfd), opens ? OPF_DIR2 : OPF_DIR, WHEN_TOLD);
 		}
-		if (unlikely(desc->dirfd2) && (int)arg_of(&st->op, desc->dirfd2) != AT_FDCWD) {
-			file = file_of_fd(task, (int)arg_of(&st->op, desc->dirfd2));
-			if (file)
-				set_file2(st, file, OPF_DIR2, WHEN_TOLD);
-		}
+		if (unlikely(desc->dirfd2) && (int)arg_of(&st->op, desc->dirfd2) != AT_FDCWD)
+			set_file_of_fd(st, arg_of(&st->op, desc->dirfd2), OPF_DIR2, WHEN_TOLD);
 		if (unlikely(desc->user_kind && desc->user_kind < USER_STAT))
 			read_user_on_entry(st, desc->user_kind, arg_of(&st->op, desc->user),
 					   arg_of(&st->op, desc->user2));

@@ -116,7 +116,6 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 {
 	__u64 nr = (long)regs->CALL_NUMBER;
 	const struct call_desc *desc;
-	struct file *file;
 
 	st->in_call = 0;
 	if (nr >= WIRE_CALLS || by_32_bit_entry(task))
@@ -135,16 +134,10 @@ static __noinline bool take_up_midway(struct task_struct *task, struct task_stat
 	st->op.ofd = 0;
 	st->op.pos_before = st->op.pos_after = 0;
 	__builtin_memset(&st->tail, 0, sizeof(st->tail));
-	if (desc->fd) {
-		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd));
-		if (file)
-			set_file(st, file, OPF_FILE, st->start_ns);
-	}
-	if (desc->fd2) {
-		file = file_of_fd(task, (int)arg_of(&st->op, desc->fd2));
-		if (file)
-			set_file2(st, file, OPF_FILE2, st->start_ns);
-	}
+	if (desc->fd)
+		set_file_of_fd(st, arg_of(&st->op, desc->fd), OPF_FILE, st->start_ns);
+	if (desc->fd2)
+		set_file_of_fd(st, arg_of(&st->op, desc->fd2), OPF_FILE2, st->start_ns);
 	/* The memory that it pointed to is read now. */
 	if (has_memory(&st->op, desc))
 		st->op.flags |= OPF_PATH_FAULT;

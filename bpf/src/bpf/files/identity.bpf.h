@@ -386,47 +386,66 @@ static __always_inline void about_to_note(struct task_state *st, struct file *fi
 /* After a loss, a file's record is sent again after this many uses, so that full rings do not get even fuller. */
 #define TOLD_AGAIN 256
 
-/* Sends the record of a file at its first use. `created`: the call created the file. */
+/*
+ * Sends the record of st->told_file if this is its first use. `created`: the call created the file. A global function:
+ * see tell_file.
+ */
+__noinline int note_first_use(struct task_state *st, const struct file_id *id, __u64 now_ns, __u32 created)
+{
+	struct seen_inode *mine;
+	__u32 version, *seen;
+	struct file_id key;
+	bool ask;
+
+	if (!st || !id)
+		return 0;
+	/* On 6.1 a global function cannot use memory of its caller as a map key. */
+	key = *id;
+	mine = &st->seen[key.ino & (SEEN_INODES - 1)];
+	ask = st->ask;
+	st->ask = 0;
+	mine->lost = 0;
+	mine->inode = st->told_inode;
+	mine->ino = key.ino;
+	mine->generation = key.generation;
+	seen = bpf_map_lookup_elem(&files_seen, &key);
+	created = created && !key.generation;
+	if (likely(seen && !ask && !created))
+		return 0;
+	version = version_of(kernel_cast(struct inode, (void *)st->told_inode));
+	if (seen && *seen == version && !created)
+		return 0;
+	created = created || seen;
+	/* The file that was filtered by this number was another one. */
+	if (filter_files && created)
+		bpf_map_delete_elem(&unwanted_files, &key);
+	bpf_map_update_elem(&files_seen, &key, &version, BPF_ANY);
+	if (tell_file(st->told_file, st->told_inode, now_ns, created)) {
+		/* A reused number must still be reported: no inode has this version. */
+		version = ~0u;
+		if (created)
+			bpf_map_update_elem(&files_seen, &key, &version, BPF_ANY);
+		else
+			bpf_map_delete_elem(&files_seen, &key);
+		mine->lost = lossless ? 1 : TOLD_AGAIN;
+	}
+	return 0;
+}
+
+/* Sends the record of a file at its first use. */
 static __always_inline void note_file(struct task_state *st, struct file *file, struct inode *inode,
 				      const struct file_id *id, __u64 now_ns, bool created)
 {
 	struct seen_inode *mine = &st->seen[id->ino & (SEEN_INODES - 1)];
-	bool ask = st->ask;
-	__u32 version, *seen;
 
-	if (likely(!ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
+	if (likely(!st->ask && !created && mine->inode == (__u64)inode && mine->ino == id->ino &&
 		   mine->generation == id->generation) &&
 	    likely(!mine->lost || --mine->lost))
 		return;
-	st->ask = 0;
-	mine->lost = 0;
-	mine->inode = (__u64)inode;
-	mine->ino = id->ino;
-	mine->generation = id->generation;
-	seen = bpf_map_lookup_elem(&files_seen, id);
-	created = created && !id->generation;
-	if (likely(seen && !ask && !created))
-		return;
-	version = version_of(inode);
-	if (seen && *seen == version && !created)
-		return;
-	created = created || seen;
-	/* The file that was filtered by this number was another one. */
-	if (filter_files && created)
-		bpf_map_delete_elem(&unwanted_files, id);
-	bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
-	/* Read back from memory they are numbers, no longer pointers. */
+	/* Read from there they are numbers, which a global function takes. */
 	st->told_file = (__u64)file;
 	st->told_inode = (__u64)inode;
-	if (tell_file(*(volatile __u64 *)&st->told_file, *(volatile __u64 *)&st->told_inode, now_ns, created)) {
-		/* A reused number must still be reported: no inode has this version. */
-		version = ~0u;
-		if (created)
-			bpf_map_update_elem(&files_seen, id, &version, BPF_ANY);
-		else
-			bpf_map_delete_elem(&files_seen, id);
-		mine->lost = lossless ? 1 : TOLD_AGAIN;
-	}
+	note_first_use(st, id, now_ns, created);
 }
 
 #endif

@@ -32,30 +32,54 @@ static __always_inline bool names_users(const struct call_desc *d)
 	return d->kind >= CALL_OWNER && d->kind <= CALL_GROUPS;
 }
 
+struct id_search {
+	__u64 extents;
+	__u32 low;
+	__u32 high;
+	__u32 is_sorted;
+	__u32 id;
+	__u32 found;
+};
+
+/* A bpf_loop callback, because the verifier would follow every course of a loop. */
+static long extent_step(__u32 i, void *context)
+{
+	struct id_search *s = context;
+	__u32 at = s->is_sorted ? s->low + (s->high - s->low) / 2 : s->low;
+	struct uid_gid_extent e;
+
+	if (s->low >= s->high || bpf_probe_read_kernel(&e, sizeof(e), (void *)(s->extents + at * sizeof(e))))
+		return 1;
+	if (s->id >= e.first && s->id - e.first < e.count) {
+		s->found = e.lower_first + (s->id - e.first);
+		return 1;
+	}
+	if (s->is_sorted && s->id < e.first)
+		s->high = at;
+	else
+		s->low = at + 1;
+	return 0;
+}
+
 /*
  * The id in the initial user name space; NO_ID if there is none. The kernel stores an extent with ids of the initial
  * name space on the right side, however deep the name space is (kernel/user_namespace.c, map_write).
  */
-static __noinline __u32 kernel_id(const struct uid_gid_map *map, __u32 id)
+__noinline int kernel_id(__u64 map_address, __u32 id)
 {
-	__u32 low = 0, high = BPF_CORE_READ(map, nr_extents), i;
-	bool is_sorted = high > BASE_EXTENTS;
-	const char *extents = is_sorted ? (void *)BPF_CORE_READ(map, forward) : (void *)&map->extent;
-	struct uid_gid_extent e;
+	const struct uid_gid_map *map = (const void *)map_address;
+	__u32 count = BPF_CORE_READ(map, nr_extents);
+	bool is_sorted = count > BASE_EXTENTS;
+	struct id_search search = {
+	    .extents = is_sorted ? (__u64)BPF_CORE_READ(map, forward) : (__u64)&map->extent,
+	    .high = count,
+	    .is_sorted = is_sorted,
+	    .id = id,
+	    .found = NO_ID,
+	};
 
-	for (i = 0; i < EXTENT_STEPS && low < high; i++) {
-		__u32 at = is_sorted ? low + (high - low) / 2 : low;
-
-		if (bpf_probe_read_kernel(&e, sizeof(e), extents + at * sizeof(e)))
-			break;
-		if (id >= e.first && id - e.first < e.count)
-			return e.lower_first + (id - e.first);
-		if (is_sorted && id < e.first)
-			high = at;
-		else
-			low = at + 1;
-	}
-	return NO_ID;
+	bpf_loop(EXTENT_STEPS, extent_step, &search, 0);
+	return search.found;
 }
 
 static __always_inline __u32 owner_given(__u64 arg, bool is_short)
@@ -79,9 +103,9 @@ static __noinline void read_kernel_ids(struct task_state *st, struct long_op *lo
 		};
 
 		if (ids[0] != NO_ID)
-			ids[0] = kernel_id(&ns->uid_map, ids[0]);
+			ids[0] = kernel_id((__u64)&ns->uid_map, ids[0]);
 		if (ids[1] != NO_ID)
-			ids[1] = kernel_id(&ns->gid_map, ids[1]);
+			ids[1] = kernel_id((__u64)&ns->gid_map, ids[1]);
 		bytes = sizeof(ids);
 		__builtin_memcpy(lo->rest + at, ids, sizeof(ids));
 	} else if (d->kind == CALL_IDS) {

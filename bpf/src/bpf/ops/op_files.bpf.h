@@ -54,4 +54,21 @@ static __always_inline void set_file2(struct task_state *st, struct file *file, 
 		note_file(st, file, inode, &st->tail.file2, now_ns, false);
 }
 
+/*
+ * Sets the operation's first file (OPF_FILE, OPF_DIR) or second one to that of a descriptor of the current thread. A
+ * global function: see tell_file.
+ */
+__noinline int set_file_of_fd(struct task_state *st, __u32 fd, __u32 flag, __u64 now_ns)
+{
+	struct file *file = file_of_fd(bpf_get_current_task_btf(), (int)fd);
+
+	if (!st || !file)
+		return 0;
+	if (flag & (OPF_FILE | OPF_DIR))
+		set_file(st, file, flag, now_ns);
+	else
+		set_file2(st, file, flag, now_ns);
+	return 0;
+}
+
 #endif

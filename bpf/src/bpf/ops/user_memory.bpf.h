@@ -36,12 +36,14 @@ static long iovec_step(__u32 i, void *context)
 	return 0;
 }
 
-/* Reads memory that the kernel only reads. */
-static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u64 user, __u64 user2)
+/* Reads memory that the kernel only reads. Global functions are verified once, and not for each state of a caller. */
+__noinline int read_user_on_entry(struct task_state *st, __u32 kind, __u64 user, __u64 user2)
 {
 	struct op_tail *t = &st->tail;
 	long fault = 0;
 
+	if (!st)
+		return 0;
 	if (kind == USER_IOVEC || kind == USER_IOVEC32) {
 		struct iovec_sum s = {
 		    .base = user,
@@ -79,11 +81,12 @@ static __noinline void read_user_on_entry(struct task_state *st, __u8 kind, __u6
 	}
 	if (fault)
 		st->op.flags |= OPF_USER_FAULT;
+	return 0;
 }
 
 /* Reads st_mode and st_size of struct stat (uapi asm/stat.h), of i386's two structs, or the equivalent in struct
  * statx. */
-static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64 user)
+__noinline int read_stat_on_exit(struct task_state *st, __u32 kind, __u64 user)
 {
 	struct op_tail *t = &st->tail;
 	/* From st_mode on, in one read: each read of user memory costs as much as twenty loads. */
@@ -92,6 +95,8 @@ static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64
 	__u16 mode16 = 0;
 	long fault;
 
+	if (!st)
+		return 0;
 	if (kind == USER_STAT) {
 		const __u32 size = (STAT_SIZE - STAT_MODE) / 4;
 
@@ -113,11 +118,12 @@ static __noinline void read_stat_on_exit(struct task_state *st, __u8 kind, __u64
 	t->extra[0] = mode;
 	if (fault)
 		st->op.flags |= OPF_USER_FAULT;
+	return 0;
 }
 
 #define OPF_FAULTS (OPF_PATH_FAULT | OPF_PATH2_FAULT)
 
-static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 path2)
+__noinline int read_long_paths(struct task_state *st, __u64 path, __u64 path2)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct long_op *lo = bpf_task_storage_get(&long_ops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -125,6 +131,8 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 	struct cpu_ledger *l;
 	long n;
 
+	if (!st)
+		return 0;
 	st->op.flags &= ~OPF_FAULTS;
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
 	if (lo && path2)
@@ -135,7 +143,7 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 		l = cpu_ledger();
 		if (l)
 			l->no_path_state++;
-		return;
+		return 0;
 	}
 	st->long_paths = 1;
 	if (path) {
@@ -152,17 +160,20 @@ static __noinline void read_long_paths(struct task_state *st, __u64 path, __u64 
 		else
 			st->op.flags |= OPF_PATH2_FAULT;
 	}
+	return 0;
 }
 
 /*
  * Reads the paths into the record at entry, because the caller may overwrite them before the call returns. If a page is
  * not resident, the path is read again at return.
  */
-static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2)
+__noinline int read_paths(struct task_state *st, __u64 path, __u64 path2)
 {
 	__u32 used = 0;
 	long n = 0, n2 = 0;
 
+	if (!st)
+		return 0;
 	st->long_paths = 0;
 	st->op.flags &= ~OPF_FAULTS;
 	st->tail.path_bytes = st->tail.path2_bytes = 0;
@@ -185,6 +196,7 @@ static __noinline void read_paths(struct task_state *st, __u64 path, __u64 path2
 	}
 	if (unlikely(n >= SHORT_PATH_BYTES || n2 >= SHORT_PATH_BYTES))
 		read_long_paths(st, path, path2);
+	return 0;
 }
 
 #endif

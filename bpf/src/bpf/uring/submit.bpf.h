@@ -67,11 +67,16 @@ static __always_inline void uring_paths(struct uring_scratch *s, struct rec_urin
 	r->flags |= URF_PATHS;
 }
 
-/* Reads the user memory that the entry points to, as far as columns need it. */
-static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_uring *r, __u8 opcode, __u64 now_ns)
+/* Reads the user memory that the entry points to, as far as columns need it. A global function: see tell_file. */
+__noinline int uring_read_user(struct uring_scratch *s, struct rec_uring *r, __u32 opcode, __u64 now_ns)
 {
-	__u64 addr2 = r->sqe[1], addr = r->sqe[2], addr3 = r->sqe[6];
+	__u64 addr2, addr, addr3;
 
+	if (!s || !r)
+		return 0;
+	addr2 = r->sqe[1];
+	addr = r->sqe[2];
+	addr3 = r->sqe[6];
 	if (uring_is(uring_vector_ops, opcode)) {
 		struct iovec_sum sum = {.base = addr, .count = sqe_len(r) > MAX_IOVECS ? 0 : sqe_len(r)};
 
@@ -90,7 +95,7 @@ static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_
 		r->sqe[6] = how[2];
 	}
 	if (!uring_is(uring_path3_ops | uring_path_ops, opcode))
-		return;
+		return 0;
 	if (uring_is(uring_path3_ops, opcode)) {
 		addr2 = addr;
 		addr = addr3;
@@ -98,6 +103,7 @@ static __always_inline void uring_read_user(struct uring_scratch *s, struct rec_
 		addr2 = 0;
 	}
 	uring_paths(s, r, addr, addr2, now_ns);
+	return 0;
 }
 
 /* Id of the submitter: a recorded thread, or (`on_behalf`) the task for which the ring's kernel thread submits. */
