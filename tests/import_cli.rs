@@ -251,3 +251,26 @@ fn a_pipe_into_a_missing_folder_is_refused() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{line}");
     }
 }
+
+/// A copy of the input that cannot be kept is no damage of the input.
+#[test]
+fn a_copy_that_does_not_fit_is_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..40_000_i64).map(|i| format!("{},hm,1,Read,{},32768,413\n", i * 7919, i * 104_729 % 999_983)).collect();
+    fs::write(dir.path().join("rows"), rows).unwrap();
+    // The limit of the size of a file, in blocks of 512 bytes.
+    for read in ["cat rows", "gzip -c rows"] {
+        let script = format!("trap '' XFSZ; {read} | (ulimit -f 100; exec $0 import csv --preset msr - -o a.reel)");
+        let done = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_ioreel")])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{read}: {said}");
+        let told = "cannot keep a copy beside the reel: File too large (os error 27); write the reel elsewhere";
+        assert!(said.lines().count() == 1 && said.contains(told) && !said.contains("damaged"), "{read}: {said}");
+        assert!(!dir.path().join("a.reel").exists());
+    }
+}
