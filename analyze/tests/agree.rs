@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use ioreel_analyze::{
     explain::{Actor, Choice, Moment, Story, What, explain},
     facts::Facts,
+    findings::findings,
 };
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
@@ -276,4 +277,42 @@ fn an_id_is_explained_once() {
     let ids = vec![3, 3, 5];
     let stories = explain(&reel, &Choice { ids, ..Choice::default() }).unwrap();
     assert_eq!(stories.iter().map(|s| s.op_id).collect::<Vec<_>>(), [3, 5]);
+}
+
+/// Commits are recorded, but those of another file system: the finding does not speak of them.
+#[test]
+fn a_finding_speaks_of_commits_only_if_a_sync_rode_on_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = write(dir.path(), |w| {
+        named(w);
+        w.commits.push(Commit { sb_dev: FS + 7, ..commit("commit", Some(90), 150 * MS) }).unwrap();
+        for i in 0..8 {
+            let from = 100 + i * 1000;
+            let sync = Op { op_id: i, ..op(0, "fsync", (from, from + 900), 890) };
+            w.waits.push(wait(&sync, "device", (from + 5, from + 890))).unwrap();
+            w.ops.push(sync).unwrap();
+            for (comm, task_id, file, cause) in [("t0", Some(0), 1, Some(i)), ("jbd2/vda1-8", None, 3, None)] {
+                let bio = Bio {
+                    bio_id: -1,
+                    queue_ns: (from + 5) * MS,
+                    complete_ns: Some((from + 890) * MS),
+                    dev: 8 << 20,
+                    op: "write".into(),
+                    class: "data".into(),
+                    comm: comm.into(),
+                    task_id,
+                    file: Some(file),
+                    cause,
+                    len_bytes: 1 << 20,
+                    ..Bio::default()
+                };
+                w.bio.push(bio).unwrap();
+            }
+        }
+    });
+    let facts = Facts::of(&reel).unwrap();
+    assert_eq!(facts.calls.riding.syncs.count, 0);
+    let all = findings(&facts);
+    let found = all.iter().find(|f| f.id == "entangled-sync").unwrap();
+    assert!(found.summary.starts_with("The journal's thread writes 1.0 MiB of file data for each sync"), "{found:?}");
 }
