@@ -17,8 +17,8 @@ use crate::{
 /// Moments printed for each operation; `--json` has all.
 const MOST_PRINTED: usize = 40;
 
-/// Operations explained in one run. Each one's story is held in memory.
-const MOST_EXPLAINED: usize = 100;
+/// Operations explained in one run, as the help says. Each one's story is held in memory.
+const MOST_EXPLAINED: u8 = 100;
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", conflicts_with_all = ["slowest", "of", "file"])]
     op: Vec<i64>,
     /// Explain the N slowest operations, at most 100
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_EXPLAINED)))]
     slowest: u8,
     /// Only operations of this name, as in `ioreel info`
     #[arg(long, value_name = "CALL")]
@@ -59,7 +59,7 @@ struct Document<'a> {
 
 /// Runs `ioreel explain`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.op.len() > MOST_EXPLAINED {
+    if args.op.len() > MOST_EXPLAINED.into() {
         bail!("--op: {} operations, more than {MOST_EXPLAINED}; explain them in several runs", args.op.len());
     }
     let reel = Reel::open(&args.reel)?;

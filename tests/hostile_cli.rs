@@ -13,7 +13,7 @@ use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     manifest::{Kind, Span},
     private::Folder,
-    rows::{Bio, Block, File, Op, Task, block_flags},
+    rows::{Bio, Block, Commit, File, Op, Task, Wait, block_flags},
 };
 use tempfile::TempDir;
 
@@ -239,4 +239,59 @@ fn a_segment_listed_two_thousand_times_is_refused() {
     }
     let repaired = bounded(&["validate", "--repair", reel.to_str().unwrap()], dir.path());
     assert_eq!(bounded(&["info", reel.to_str().unwrap()], dir.path()).0, 0, "{repaired:?}");
+}
+
+/// Calls of one thread that all overlap, each in all commits, and waits that all lie in all calls.
+#[test]
+fn waits_and_commits_that_all_overlap_end() {
+    const EACH: i64 = 200_000;
+    let dir = temp_dir();
+    let reel = made(dir.path(), |w| {
+        w.files.push(File { file: 1, sb_dev: 8 << 20, kind: "regular".into(), ..File::default() }).unwrap();
+        w.tasks.push(Task { comm: "a".into(), ..Task::default() }).unwrap();
+        for i in 0..EACH {
+            let call = Op {
+                op_id: if i % 2 == 0 { 7 } else { -1 },
+                op: if i % 3 == 0 { "pwrite64".into() } else { "fsync".into() },
+                source: "syscall".into(),
+                state: "complete".into(),
+                start_ns: i,
+                dur_ns: S + EACH - 2 * i,
+                file: Some(1),
+                ret: Some(0),
+                ..Op::default()
+            };
+            w.ops.push(call).unwrap();
+            let wait = Wait {
+                wait_id: -1,
+                op: "fsync".into(),
+                // Of a few calls, which the stories tell.
+                op_start_ns: i % 100,
+                start_ns: S / 2 + i,
+                dur_ns: S,
+                run_queue_ns: i64::MAX,
+                reason: ["lock", "inode_lock", "journal", "device"][i as usize % 4].into(),
+                owner_task_id: Some(0),
+                waker_task_id: Some(0),
+                ..Wait::default()
+            };
+            w.waits.push(wait).unwrap();
+            let commit = Commit {
+                commit_id: -1,
+                sb_dev: 8 << 20,
+                kind: "commit".into(),
+                start_ns: if i % 2 == 0 { Some(i64::MIN) } else { None },
+                flushing_ns: Some(i64::MIN + i),
+                logging_ns: Some(S / 2 + i),
+                end_ns: S / 2 + i % 1000,
+                handles: Some(i64::MAX),
+                len_bytes: Some(i64::MAX),
+                ..Commit::default()
+            };
+            w.commits.push(commit).unwrap();
+        }
+    });
+    each_command(&reel, dir.path());
+    let reel = reel.to_str().unwrap();
+    assert_eq!(bounded(&["explain", reel, "--op", "7", "--op", "9"], dir.path()).0, 0);
 }

@@ -6,11 +6,26 @@ use std::{
     io::Write,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn ioreel(dir: &Path, line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ioreel")).args(line.split(' ')).current_dir(dir).output().unwrap()
+}
+
+/// Runs with `input` in a pipe.
+fn piped(dir: &Path, line: &str, input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ioreel"))
+        .args(line.split(' '))
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that refuses its output may end before it has read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
 }
 
 fn sample() -> PathBuf {
@@ -179,16 +194,8 @@ fn the_format_is_found_and_told() {
         assert!(out.contains("212 requests, 186 bios over 7.966 s, from 969 records"), "{input}: {out}");
     }
     // A pipe can be read only once.
-    for line in ["import csv --preset msr - -o k.reel", "import - -o l.reel", "import - -o new/folder/m.reel"] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ioreel"))
-            .args(line.split(' '))
-            .current_dir(dir.path())
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(row.repeat(1000).as_bytes()).unwrap();
-        let done = child.wait_with_output().unwrap();
+    for line in ["import csv --preset msr - -o k.reel", "import - -o l.reel"] {
+        let done = piped(dir.path(), line, &row.repeat(1000));
         let out = String::from_utf8(done.stdout).unwrap();
         assert!(out.contains("1,000 requests"), "{line}: {out}");
     }
@@ -228,5 +235,42 @@ fn failures_are_one_line_with_a_remedy() {
         "import csv text --op-map 0 --table block -o a.reel",
     ] {
         assert_eq!(ioreel(dir.path(), line).status.code(), Some(2), "{line}");
+    }
+}
+
+/// A reel's parent folder must be there, from a pipe too, and a refusal leaves nothing behind.
+#[test]
+fn a_pipe_into_a_missing_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = "128166372003061629,hm,1,Read,383496192,32768,413\n";
+    for line in ["import csv --preset msr - -o new/folder/k.reel", "import - -o new/folder/m.reel"] {
+        let done = piped(dir.path(), line, &row.repeat(1000));
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("its parent folder does not exist; create it first"), "{line}: {said}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{line}");
+    }
+}
+
+/// A copy of the input that cannot be kept is no damage of the input.
+#[test]
+fn a_copy_that_does_not_fit_is_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..40_000_i64).map(|i| format!("{},hm,1,Read,{},32768,413\n", i * 7919, i * 104_729 % 999_983)).collect();
+    fs::write(dir.path().join("rows"), rows).unwrap();
+    // The limit of the size of a file, in blocks of 512 bytes.
+    for read in ["cat rows", "gzip -c rows"] {
+        let script = format!("trap '' XFSZ; {read} | (ulimit -f 100; exec $0 import csv --preset msr - -o a.reel)");
+        let done = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_ioreel")])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{read}: {said}");
+        let told = "cannot keep a copy beside the reel: File too large (os error 27); write the reel elsewhere";
+        assert!(said.lines().count() == 1 && said.contains(told) && !said.contains("damaged"), "{read}: {said}");
+        assert!(!dir.path().join("a.reel").exists());
     }
 }

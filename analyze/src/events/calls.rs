@@ -136,7 +136,8 @@ pub enum Source {
 }
 
 impl Source {
-    fn of(word: &str) -> Self {
+    /// The origin for a word of `ops.source`.
+    pub fn of(word: &str) -> Self {
         match word {
             "syscall" | "replay" => Self::Call,
             "io_uring" | "aio" => Self::Request,

@@ -14,7 +14,11 @@ use super::{
     commits::{self, Rode},
     holders::{self, Wanted},
 };
-use crate::{Result, events::calls::Kind, facts::Names};
+use crate::{
+    Result,
+    events::calls::Kind,
+    facts::{Names, Split, WaitTimes},
+};
 
 /// How long after an operation write-back of its file is looked for: the kernel writes dirty pages after 30 s.
 pub(super) const AFTER_NS: i64 = 35_000_000_000;
@@ -24,6 +28,8 @@ const MOST_FUNCTIONS: usize = 6;
 pub(super) const MOST_FILES: usize = 3;
 /// Maximum number of kinds of bios of others.
 const MOST_KINDS: usize = 10_000;
+/// Maximum number of files of which the bios of others are counted. Those of further ones are in the sums only.
+const MOST_COUNTED: usize = 1 << 16;
 
 /// Bios of one kind: their number and bytes, and the bytes of each file.
 #[derive(Default)]
@@ -41,6 +47,8 @@ pub(super) struct Draft {
     moments: Vec<Moment>,
     left_out: u64,
     pub(super) waited_ns: BTreeMap<String, i64>,
+    /// Files of which `others` counts the bytes.
+    counted: usize,
     /// By thread name, device, operation and class.
     others: BTreeMap<(Text, i64, Text, Text), Sum>,
     afterwards: Afterwards,
@@ -70,6 +78,7 @@ pub(super) fn stories(reel: &Reel, operations: Vec<Op>, names: &Names) -> Result
             moments: Vec::new(),
             left_out: 0,
             waited_ns: BTreeMap::new(),
+            counted: 0,
             others: BTreeMap::new(),
             afterwards: Afterwards::default(),
         })
@@ -84,8 +93,24 @@ pub(super) fn stories(reel: &Reel, operations: Vec<Op>, names: &Names) -> Result
 /// Indices of the segments of a table with rows in one of these windows.
 pub(super) fn segments<R: Row>(reel: &Reel, windows: &[(i64, i64)]) -> Vec<usize> {
     let listed = reel.manifest.segments.get(R::TABLE).map(Vec::as_slice).unwrap_or_default();
-    let meets = |from: i64, to: i64| windows.iter().any(|(a, b)| from <= *b && to >= *a);
+    let windows = joined(windows);
+    let meets = |from: i64, to: i64| {
+        let first = windows.partition_point(|(_, b)| *b < from);
+        windows.get(first).is_some_and(|(a, _)| *a <= to)
+    };
     listed.iter().enumerate().filter(|(_, s)| meets(s.from_ns, s.to_ns)).map(|(i, _)| i).collect()
+}
+
+/// The same times in windows that do not overlap, in order.
+fn joined(windows: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let mut sorted: Vec<(i64, i64)> = windows.iter().copied().filter(|(a, b)| a <= b).collect();
+    sorted.sort_unstable();
+    sorted.dedup_by(|next, last| {
+        let meets = next.0 <= last.1;
+        last.1 = if meets { last.1.max(next.1) } else { last.1 };
+        meets
+    });
+    sorted
 }
 
 fn waits(reel: &Reel, drafts: &mut [Draft], names: &Names) -> Result<()> {
@@ -100,9 +125,11 @@ fn waits(reel: &Reel, drafts: &mut [Draft], names: &Names) -> Result<()> {
             let functions: Vec<&str> =
                 wait.stack.as_deref().unwrap_or("").split(';').filter(|f| !f.is_empty()).collect();
             let stack = functions.iter().skip(functions.len().saturating_sub(MOST_FUNCTIONS));
-            let run_queue_ns = wait.run_queue_ns.clamp(0, wait.dur_ns.max(0));
-            *draft.waited_ns.entry(wait.reason.to_string()).or_default() += wait.dur_ns - run_queue_ns;
-            *draft.waited_ns.entry("run_queue".into()).or_default() += run_queue_ns;
+            let WaitTimes { slept_ns, run_queue_ns, .. } = WaitTimes::of(wait.start_ns, wait.dur_ns, wait.run_queue_ns);
+            for (reason, ns) in [(&*wait.reason, slept_ns), ("run_queue", run_queue_ns)] {
+                let sum = draft.waited_ns.entry(reason.to_owned()).or_default();
+                *sum = sum.saturating_add(ns);
+            }
             let what = What::Wait {
                 reason: wait.reason.to_string(),
                 run_queue_ns,
@@ -138,7 +165,7 @@ fn bios(reel: &Reel, drafts: &mut [Draft], names: &Names) -> Result<()> {
             let end_ns = bio.complete_ns.unwrap_or(bio.queue_ns);
             for draft in drafts.iter_mut() {
                 if let Some(rode) = &mut draft.rode {
-                    rode.take(&bio);
+                    rode.take(&bio, names);
                 }
                 let (start, end) = (draft.op.start_ns, draft.end_ns());
                 if bio.queue_ns < end && end_ns > start {
@@ -177,7 +204,10 @@ fn during(draft: &mut Draft, bio: &Bio, reel: &Reel, names: &Names) {
         let sum = draft.others.entry(key).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bio.len_bytes.max(0).unsigned_abs());
-        if let Some(file) = bio.file {
+        if let Some(file) = bio.file
+            && (draft.counted < MOST_COUNTED || sum.files.contains_key(&file))
+        {
+            draft.counted += usize::from(!sum.files.contains_key(&file));
             let of_file = sum.files.entry(file).or_default();
             *of_file = of_file.saturating_add(bio.len_bytes);
         }
@@ -203,17 +233,13 @@ fn describe(bio: &Bio, reel: &Reel, names: &Names) -> BioOf {
 
 fn finish(mut draft: Draft, names: &Names, reel: &Reel, recorded: bool) -> Story {
     draft.moments.sort_by_key(|m| m.at_ns);
-    let waited: i64 = draft.waited_ns.values().sum();
-    let rest = (draft.op.dur_ns - waited).max(0);
-    let cpu = match draft.op.off_cpu_ns {
-        Some(off) => (draft.op.dur_ns - off).clamp(0, rest),
-        None if draft.waited_ns.is_empty() => 0,
-        None => rest,
-    };
+    let waited: f64 = draft.waited_ns.values().map(|ns| *ns as f64).sum();
+    let Split { scale, cpu_ns, rest_ns } = Split::of(draft.op.dur_ns, waited, draft.op.off_cpu_ns);
     let mut reasons: Vec<Reason> = draft
         .waited_ns
         .into_iter()
-        .chain([("cpu".to_owned(), cpu), ("unknown".to_owned(), rest - cpu)])
+        .map(|(reason, ns)| (reason, (ns as f64 * scale) as i64))
+        .chain([("cpu".to_owned(), cpu_ns as i64), ("unknown".to_owned(), rest_ns as i64)])
         .map(|(reason, ns)| Reason { reason, ns })
         .filter(|r| r.ns > 0)
         .collect();

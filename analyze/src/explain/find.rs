@@ -1,6 +1,9 @@
 //! Picks operations: by id, or the slowest.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashSet},
+};
 
 use ioreel_traces::{
     Reel, Text,
@@ -55,16 +58,20 @@ pub(super) fn operations(reel: &Reel, choice: &Choice, names: &Names) -> Result<
     Ok(found)
 }
 
-/// Segment and row of each operation with one of these ids.
+/// Segment and row of the first operation with each of these ids: `ioreel validate` tells ids that occur twice.
 fn by_id(reel: &Reel, ids: &[i64]) -> Result<Vec<(usize, usize)>> {
     let mut places = Vec::new();
+    let mut left: HashSet<i64> = ids.iter().copied().collect();
     for segment in 0..reel.segments::<Op>().len() {
         let mut first = 0;
         for batch in reel.segment_batches::<Op>(segment, &["op_id"]) {
             let batch = batch?;
             let id = column::<i64>(&batch, "op_id").map_err(bad_column(Op::TABLE))?;
-            let rows = (0..batch.num_rows()).filter(|i| ids.contains(&<i64 as Cell>::get(&id, *i)));
+            let rows = (0..batch.num_rows()).filter(|i| left.remove(&<i64 as Cell>::get(&id, *i)));
             places.extend(rows.map(|i| (segment, first + i)));
+            if left.is_empty() {
+                return Ok(places);
+            }
             first += batch.num_rows();
         }
     }

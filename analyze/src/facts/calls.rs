@@ -1,6 +1,6 @@
 //! One pass over the operations.
 
-use ioreel_traces::{Reel, Text, rows::Commit};
+use ioreel_traces::{Reel, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -160,7 +160,6 @@ impl Calls {
             ended: Vec::new(),
             calls: Self::default(),
         };
-        pass.calls.riding.recorded = reel.count::<Commit>() > 0;
         each_detailed_call(reel, |call, settled_ns| {
             if call.by_tool || call.dur_ns.is_none() {
                 return;
@@ -201,12 +200,13 @@ impl Pass<'_> {
 
     fn ended(&mut self, op: &Operation, share_ns: f64) {
         let call = &self.words.ops[op.op];
-        if call.opens && op.opens_synchronous() && op.succeeded() {
+        if call.opens_synchronous(op.flags, op.ret) {
             self.synchronous.extend(op.file);
         }
         let is_sync =
             op.kind == Kind::Sync || op.kind == Kind::Write && op.file.is_some_and(|f| self.synchronous.contains(&f));
-        let parts = self.waits.parts(op, is_sync, self.io);
+        let waited = self.waits.of_operation(op);
+        let parts = waited.parts(op, is_sync, self.io);
         self.waits.ended(op);
         let device = self.io.device_of(op).or_else(|| op.file.and_then(|f| self.names.device_of(f)));
         let ended = Ended { op, call, share_ns, parts, device };
@@ -216,7 +216,10 @@ impl Pass<'_> {
             calls.of_time(&ended);
         }
         calls.of_kind(&ended, is_sync);
-        if is_sync && let Some(file) = op.file.and_then(|f| self.names.file(f)) {
+        if is_sync
+            && waited.may_ride(op)
+            && let Some(file) = op.file.and_then(|f| self.names.file(f))
+        {
             calls.riding.push(&self.commits, &ended, file.sb_dev);
         }
         calls.of_names(&ended, self.names);

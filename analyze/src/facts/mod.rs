@@ -10,6 +10,9 @@
 //!   durations into parts, by `waits` where they are recorded; `commits` are those that syncs rode on;
 //! * `traffic` reads bios: `blocks` are those touched again, `gaps` are those between new files, `log` is a journal, `own_io` are the bios of an operation;
 //! * `disk` reads requests; `rate` are rates over time; `names` says what ids mean.
+//!
+//! Stories ([`crate::explain`]) use the same rules: what is CPU time ([`Split`]), which commit a sync rode on
+//! ([`may_ride`], [`ended_in`]), and in which call a thread held or released a lock ([`WaitTimes`], [`was_in`]).
 
 mod blocks;
 mod by_file;
@@ -38,18 +41,19 @@ pub use self::{
     blocks::REWRITE_NS,
     by_file::FileUse,
     calls::{Calls, Stall, TaskUse},
-    commits::{LATE_NS, Riding},
+    commits::{LATE_NS, Riding, carries_syncs, ended_in, may_ride},
     disk::{Disk, Work},
     gaps::Gaps,
     log::Log,
     lookups::{Lookups, NameUse},
     names::{FileKind, FileName, Names, TaskName},
+    operation::Named,
     rate::{Bin, Rates},
     scans::Scans,
     tally::Tally,
-    time::Parts,
+    time::{Parts, Split},
     traffic::{FileFlow, Flow, Group, Traffic},
-    waits::{Held, HolderKey, Throttles},
+    waits::{Held, HolderKey, Throttles, WaitTimes, was_in},
 };
 use crate::{Result, stats::FileStats};
 

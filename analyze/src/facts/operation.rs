@@ -109,11 +109,6 @@ impl Operation {
         self.ret.is_some_and(|r| r >= 0)
     }
 
-    /// For an open: whether writes wait for the disk.
-    pub fn opens_synchronous(&self) -> bool {
-        self.flags.is_some_and(|f| f & O_DSYNC != 0)
-    }
-
     /// For an open: whether the cache is bypassed.
     pub fn opens_direct(&self) -> bool {
         self.flags.is_some_and(|f| f & O_DIRECT != 0)
@@ -177,7 +172,12 @@ pub struct Named {
 }
 
 impl Named {
-    fn of(name: &Text) -> Self {
+    /// Whether a call with these flags and this result opened a file so that writes wait for the disk.
+    pub fn opens_synchronous(&self, flags: Option<i64>, ret: Option<i64>) -> bool {
+        self.opens && flags.is_some_and(|f| f & O_DSYNC != 0) && ret.is_some_and(|r| r >= 0)
+    }
+
+    pub(crate) fn of(name: &Text) -> Self {
         let opens = matches!(&**name, "open" | "openat" | "openat2" | "creat");
         let stats = matches!(&**name, "stat" | "lstat" | "newfstatat" | "statx");
         Self {

@@ -10,21 +10,26 @@ const LEAST_NS: i64 = 2_000;
 /// Times in which at least one interval is open. Memory: one entry per busy period.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
-    /// Disjoint, in order.
-    busy: Vec<(i64, i64)>,
+    /// Disjoint, in order: start, end, and the sum of the lengths before it.
+    busy: Vec<(i64, i64, i64)>,
 }
 
 impl Timeline {
     /// Joins intervals.
     pub(super) fn of(mut intervals: Vec<(i64, i64)>) -> Self {
         intervals.sort_unstable();
-        let mut busy: Vec<(i64, i64)> = Vec::new();
+        let mut busy: Vec<(i64, i64, i64)> = Vec::new();
         for (start, end) in intervals {
             match busy.last_mut() {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ if end > start => busy.push((start, end)),
+                _ if end > start => busy.push((start, end, 0)),
                 _ => {}
             }
+        }
+        let mut sum_ns: i64 = 0;
+        for (start, end, before_ns) in &mut busy {
+            *before_ns = sum_ns;
+            sum_ns = sum_ns.saturating_add(end.saturating_sub(*start));
         }
         busy.shrink_to_fit();
         Self { busy }
@@ -32,12 +37,15 @@ impl Timeline {
 
     /// Time in `[from_ns, to_ns)` in which an interval is open.
     pub(super) fn overlap_ns(&self, from_ns: i64, to_ns: i64) -> i64 {
-        let first = self.busy.partition_point(|(_, end)| *end <= from_ns);
-        self.busy[first..]
-            .iter()
-            .take_while(|(start, _)| *start < to_ns)
-            .map(|(start, end)| (*end).min(to_ns) - (*start).max(from_ns))
-            .sum()
+        self.until_ns(to_ns).saturating_sub(self.until_ns(from_ns)).max(0)
+    }
+
+    /// Time before `to_ns` in which an interval is open.
+    fn until_ns(&self, to_ns: i64) -> i64 {
+        let count = self.busy.partition_point(|(start, ..)| *start < to_ns);
+        self.busy[..count]
+            .last()
+            .map_or(0, |(start, end, before_ns)| before_ns.saturating_add((*end).min(to_ns).saturating_sub(*start)))
     }
 }
 

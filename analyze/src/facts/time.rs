@@ -99,30 +99,28 @@ impl Waited {
         if reason == "request" { &mut self.request_ns } else { self.parts.of_reason(reason) }
     }
 
+    fn total_ns(&self) -> f64 {
+        self.parts.total_ns() + self.request_ns
+    }
+
+    /// Whether it may have waited for a commit: see [`super::commits::may_ride`].
+    pub(super) fn may_ride(&self, op: &Operation) -> bool {
+        super::commits::may_ride(self.parts.journal_ns > 0.0, self.total_ns() > 0.0, op.off_cpu_ns)
+    }
+
     /// What the duration of an operation with these waits consists of. The parts add up to it.
     pub(super) fn parts(self, op: &Operation, is_sync: bool, io: &OwnIo) -> Parts {
-        let dur_ns = op.dur_ns().max(0) as f64;
         let Self { mut parts, mut request_ns } = self;
-        let was_recorded = self != Self::default();
-        let mut waited_ns = parts.total_ns() + request_ns;
-        if waited_ns > dur_ns {
-            // Both ends of a wait may be a few ns outside the call.
-            let by = dur_ns / waited_ns;
-            scale(&mut parts, by);
-            request_ns *= by;
-            waited_ns = dur_ns;
+        let split = Split::of(op.dur_ns(), self.total_ns(), op.off_cpu_ns);
+        if split.scale < 1.0 {
+            scale(&mut parts, split.scale);
+            request_ns *= split.scale;
         }
-        let rest_ns = (dur_ns - waited_ns).max(0.0);
-        let cpu_ns = match op.off_cpu_ns {
-            Some(off_ns) => (dur_ns - off_ns as f64).clamp(0.0, rest_ns),
-            None if was_recorded => rest_ns,
-            None => 0.0,
-        };
-        parts.cpu_ns += cpu_ns;
+        parts.cpu_ns += split.cpu_ns;
         if op.is_peer {
-            parts.peer_ns += rest_ns - cpu_ns;
+            parts.peer_ns += split.rest_ns;
         } else {
-            parts.add(&derive(op, is_sync, rest_ns - cpu_ns, op.off_cpu_ns.is_some(), io));
+            parts.add(&derive(op, is_sync, split.rest_ns, op.off_cpu_ns.is_some(), io));
         }
         if request_ns > 0.0 {
             // The rest of the requests are those to other programs: sockets, pipes, timers.
@@ -131,6 +129,32 @@ impl Waited {
             parts.peer_ns += request_ns - device_ns;
         }
         parts
+    }
+}
+
+/// How a duration divides into recorded waits, time on a CPU and the rest: the rule of diagnoses and of stories.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// Factor of the recorded waits: both ends of a wait may be a few ns outside the call.
+    pub scale: f64,
+    /// On a CPU, ns.
+    pub cpu_ns: f64,
+    /// Neither on a CPU nor in a recorded wait, as far as is known, ns.
+    pub rest_ns: f64,
+}
+
+impl Split {
+    /// Of an operation with this sum of recorded waits. `off_cpu_ns`: its time off the CPU, where recorded.
+    pub fn of(dur_ns: i64, waited_ns: f64, off_cpu_ns: Option<i64>) -> Self {
+        let dur_ns = dur_ns.max(0) as f64;
+        let scale = if waited_ns > dur_ns { dur_ns / waited_ns } else { 1.0 };
+        let rest_ns = (dur_ns - waited_ns).max(0.0);
+        let cpu_ns = match off_cpu_ns {
+            Some(off_ns) => (dur_ns - off_ns as f64).clamp(0.0, rest_ns),
+            None if waited_ns > 0.0 => rest_ns,
+            None => 0.0,
+        };
+        Self { scale, cpu_ns, rest_ns: rest_ns - cpu_ns }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Recorded waits (`record --waits`): by operation, by the limit that held writers back, and by who held a lock.
 
+use std::collections::BTreeMap;
+
 use ioreel_traces::{
     Reel, Text,
     rows::Wait,
@@ -8,11 +10,7 @@ use ioreel_traces::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::{
-    names::text,
-    operation::Operation,
-    time::{Parts, Waited},
-};
+use super::{names::text, operation::Operation, time::Waited};
 use crate::{Result, bad_column, events::calls::Source};
 
 /// Maximum number of operations whose recorded waits are kept. The times of further ones are derived.
@@ -73,14 +71,40 @@ pub struct Held {
     pub max_ns: i64,
 }
 
+/// The times of a wait, as the probes gave them, within bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimes {
+    /// When it began: its holder held the lock.
+    pub held_ns: i64,
+    /// When it was woken: who released the lock did so.
+    pub woken_ns: i64,
+    /// Time asleep.
+    pub slept_ns: i64,
+    /// Time in which it then waited for a CPU.
+    pub run_queue_ns: i64,
+}
+
+impl WaitTimes {
+    /// Of the columns `start_ns`, `dur_ns` and `run_queue_ns`.
+    pub fn of(start_ns: i64, dur_ns: i64, run_queue_ns: i64) -> Self {
+        let dur_ns = dur_ns.max(0);
+        let run_queue_ns = run_queue_ns.clamp(0, dur_ns);
+        let slept_ns = dur_ns - run_queue_ns;
+        Self { held_ns: start_ns, woken_ns: start_ns.saturating_add(slept_ns), slept_ns, run_queue_ns }
+    }
+}
+
+/// Whether a thread was in this operation of its own at a moment. Of several, it is laid to the one that ends first: the
+/// innermost. Requests to io_uring and parts of other operations are not what a thread is in.
+pub fn was_in(source: Source, op: (i64, i64), at_ns: i64) -> bool {
+    matches!(source, Source::Call | Source::Fault) && op.0 <= at_ns && at_ns < op.1
+}
+
 /// A wait for a lock of a recorded holder.
 #[derive(Debug)]
 struct LockWait {
-    /// When its holder held it, or released it.
-    at_ns: i64,
     dur_ns: i64,
     key: HolderKey,
-    is_placed: bool,
 }
 
 /// The waits of a reel. Memory: one entry per operation with a recorded wait, and per wait for a lock.
@@ -91,8 +115,9 @@ pub(super) struct Waits {
     /// Whether waits were recorded.
     pub(super) recorded: bool,
     pub(super) throttles: Throttles,
-    /// Waits for locks, by the thread that held the lock, in order of their start.
-    by_holder: FxHashMap<i64, Vec<LockWait>>,
+    /// Waits for locks that are laid to no operation yet, by the thread that held the lock. By when it held or released
+    /// it, and a number.
+    by_holder: FxHashMap<i64, BTreeMap<(i64, usize), LockWait>>,
     holders: FxHashMap<HolderKey, Held>,
 }
 
@@ -128,11 +153,10 @@ impl Waits {
             let (owner, owner_comm, lock_kind) = (maybe("owner_task_id")?, words("owner_comm")?, words("lock_kind")?);
             let get = |column: &Column<'_>, i| <i64 as Cell>::get(column, i);
             for i in 0..batch.num_rows() {
-                let dur_ns = get(&dur_ns, i).max(0);
-                let run_queue_ns = get(&run_queue_ns, i).clamp(0, dur_ns);
-                let slept_ns = dur_ns - run_queue_ns;
+                let times = WaitTimes::of(get(&start_ns, i), get(&dur_ns, i), get(&run_queue_ns, i));
+                let slept_ns = times.slept_ns;
                 let reason = text(&reason, i).map_or("", |r| r);
-                waits.add((get(&task, i), get(&op_start_ns, i)), reason, slept_ns, run_queue_ns);
+                waits.add((get(&task, i), get(&op_start_ns, i)), reason, slept_ns, times.run_queue_ns);
                 if !matches!(reason, "lock" | "inode_lock") {
                     continue;
                 }
@@ -146,20 +170,17 @@ impl Waits {
                 let (task, comm) = owner.or_else(|| named(&waker, &waker_comm)).unwrap_or_default();
                 let lock_kind = text(&lock_kind, i).cloned();
                 let key = HolderKey { task, comm, op: None, file: None, lock_kind, released };
-                // A lock is held when the wait begins, and released when it ends.
-                let start_ns = get(&start_ns, i);
-                let at_ns = if released { start_ns.saturating_add(slept_ns) } else { start_ns };
+                let at_ns = if released { times.woken_ns } else { times.held_ns };
                 match task {
                     Some(task) if locks < MOST_LOCK_WAITS => {
                         locks += 1;
-                        let wait = LockWait { at_ns, dur_ns: slept_ns, key, is_placed: false };
-                        waits.by_holder.entry(task).or_default().push(wait);
+                        let wait = LockWait { dur_ns: slept_ns, key };
+                        waits.by_holder.entry(task).or_default().insert((at_ns, locks), wait);
                     }
                     _ => count(&mut waits.holders, key, slept_ns),
                 }
             }
         }
-        waits.by_holder.values_mut().for_each(|of| of.sort_by_key(|w| w.at_ns));
         Ok(waits)
     }
 
@@ -178,31 +199,24 @@ impl Waits {
         self.by_operation.get(&(op.task, op.start_ns)).copied().unwrap_or_default()
     }
 
-    /// What an operation consists of: see [`Waited::parts`].
-    pub(super) fn parts(&self, op: &Operation, is_sync: bool, io: &super::own_io::OwnIo) -> Parts {
-        self.of_operation(op).parts(op, is_sync, io)
-    }
-
     /// An operation ended: waits for locks that its thread held meanwhile are laid to it.
     pub(super) fn ended(&mut self, op: &Operation) {
-        if !matches!(op.source, Source::Call | Source::Fault) {
-            return;
-        }
         let Some(waits) = self.by_holder.get_mut(&op.task) else { return };
-        let first = waits.partition_point(|w| w.at_ns < op.start_ns);
-        for wait in waits[first..].iter_mut().take_while(|w| w.at_ns < op.end_ns) {
-            if wait.is_placed {
-                continue;
-            }
-            wait.is_placed = true;
+        while let Some(first) = waits.range((op.start_ns, 0)..).next().map(|(at, _)| *at)
+            && was_in(op.source, (op.start_ns, op.end_ns), first.0)
+            && let Some(wait) = waits.remove(&first)
+        {
             let key = HolderKey { op: Some(op.op), file: op.file, ..wait.key.clone() };
             count(&mut self.holders, key, wait.dur_ns);
+        }
+        if waits.is_empty() {
+            self.by_holder.remove(&op.task);
         }
     }
 
     /// Who held the locks that operations waited for. Call it when all operations have ended.
     pub(super) fn holders(&mut self) -> FxHashMap<HolderKey, Held> {
-        for wait in std::mem::take(&mut self.by_holder).into_values().flatten().filter(|w| !w.is_placed) {
+        for (_, wait) in std::mem::take(&mut self.by_holder).into_values().flatten() {
             count(&mut self.holders, wait.key, wait.dur_ns);
         }
         std::mem::take(&mut self.holders)
@@ -229,9 +243,10 @@ mod tests {
     #[test]
     fn a_wait_is_laid_to_the_call_that_its_holder_was_in() {
         let key = HolderKey { task: Some(1), comm: "w".into(), ..HolderKey::default() };
-        let wait = |at_ns| LockWait { at_ns, dur_ns: 10, key: key.clone(), is_placed: false };
         let mut waits = Waits::default();
-        waits.by_holder.insert(1, vec![wait(50), wait(150), wait(199), wait(300)]);
+        let all = [50, 150, 199, 300].into_iter().enumerate();
+        let all = all.map(|(i, at_ns)| ((at_ns, i), LockWait { dur_ns: 10, key: key.clone() })).collect();
+        waits.by_holder.insert(1, all);
         for op in [operation(1, 3, 0, 100), operation(2, 4, 140, 160), operation(1, 5, 100, 200)] {
             waits.ended(&op);
         }

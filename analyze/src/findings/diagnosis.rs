@@ -58,7 +58,7 @@ pub struct TimeInCalls {
     pub parts: Parts,
     /// The part `throttle`, by limit. All 0 unless waits were recorded.
     pub throttles: Throttles,
-    /// The part `lock`, by who held the lock, longest wait first. Empty unless waits were recorded.
+    /// Waits for locks, except of pages, by who held the lock, most time first. Empty unless waits were recorded.
     pub holders: Vec<LockHolder>,
     /// By the kernel's name of the call, most time first.
     pub operations: Vec<TimeOf>,

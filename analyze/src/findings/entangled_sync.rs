@@ -58,7 +58,8 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
         mib(bytes_per_sync)
     );
     let mut cost_ns = entangled.cost_ns.min(syncs.share_ns);
-    if riding.recorded {
+    let rode = riding.syncs.count > 0;
+    if rode {
         cost_ns = riding.data.share_ns.min(syncs.share_ns);
         evidence = evidence
             .window(riding.syncs.first_ns, riding.syncs.last_ns)
@@ -80,7 +81,7 @@ pub(super) fn detect(facts: &Facts) -> Option<Draft> {
         summary,
         cost_ns,
         time_ns: Some(syncs.time_ns),
-        confidence: if riding.recorded { Confidence::High } else { Confidence::Medium },
+        confidence: if rode { Confidence::High } else { Confidence::Medium },
         evidence,
         remedy: format!(
             "Write the other files with sync_file_range or smaller dirty limits (vm.dirty_background_bytes), so that little is \

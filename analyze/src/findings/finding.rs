@@ -47,7 +47,7 @@ pub struct Evidence {
     pub files: Vec<Part>,
     /// Processes, most costly first.
     pub processes: Vec<Part>,
-    /// Who held the locks that operations waited for, longest wait first. Empty unless waits were recorded.
+    /// Who held the locks that operations waited for, most time first. Empty unless waits were recorded.
     pub holders: Vec<Part>,
     /// Devices.
     pub devices: Vec<Part>,

@@ -117,7 +117,7 @@ impl LockHolder {
     }
 }
 
-/// Who held the locks that operations waited for, longest wait first.
+/// Who held the locks that operations waited for, most time first.
 pub(super) fn lock_holders(facts: &Facts) -> Vec<LockHolder> {
     // Threads of one process in the same call are one holder.
     let mut merged: BTreeMap<_, LockHolder> = BTreeMap::new();

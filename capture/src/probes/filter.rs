@@ -12,7 +12,7 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 use ioreel_bpf::types::rodata;
-use ioreel_traces::{host::mount_of_device, manifest::Mount, suggest, text};
+use ioreel_traces::{calls::SET_IDS, host::mount_of_device, manifest::Mount, suggest, text};
 
 use crate::{CaptureError, calls, host};
 
@@ -49,22 +49,8 @@ const DESCRIPTORS: &[&str] = &[
     "pidfd_getfd",
     "scm_rights",
 ];
-/// Calls that change working directory, root, umask or credentials. They are always kept.
-const PLACES: &[&str] = &[
-    "chdir",
-    "fchdir",
-    "chroot",
-    "umask",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "setresgid",
-    "setfsuid",
-    "setfsgid",
-    "setgroups",
-];
+/// Calls that change working directory, root or umask. They are always kept, and so are those that change credentials.
+const PLACES: &[&str] = &["chdir", "fchdir", "chroot", "umask"];
 
 /// Whether the call creates, duplicates or closes descriptors.
 pub(crate) fn is_descriptor_call(name: &str) -> bool {
@@ -73,7 +59,7 @@ pub(crate) fn is_descriptor_call(name: &str) -> bool {
 
 /// Whether the call changes working directory, root, umask or credentials.
 pub(crate) fn is_place_call(name: &str) -> bool {
-    PLACES.contains(&name)
+    PLACES.contains(&name) || SET_IDS.contains(&name)
 }
 
 /// Calls needed to interpret Linux AIO requests, which are separate rows.

@@ -98,7 +98,7 @@ impl Anonymizer {
     fn filter(&mut self, filter: &str) -> String {
         match filter.split_once([' ', '=']) {
             Some((option, value)) if option.starts_with("--") => {
-                let named = matches!(option, "--path" | "--comm" | "--cgroup" | "--device");
+                let named = matches!(option, "--path" | "--comm" | "--cgroup" | "--container" | "--unit" | "--device");
                 let number = !named && value.bytes().all(|b| b.is_ascii_digit());
                 let value = if number { value.to_owned() } else { self.word(value) };
                 format!("{option}{}{value}", &filter[option.len()..=option.len()])
@@ -306,7 +306,14 @@ mod tests {
                 pod: Some("acme-1".into()),
                 ..Container::default()
             }],
-            filters: vec!["--path /srv/acme".into(), "--pid 17".into(), "--comm=acme".into(), "--path 1984".into()],
+            filters: vec![
+                "--path /srv/acme".into(),
+                "--pid 17".into(),
+                "--comm=acme".into(),
+                "--path 1984".into(),
+                "--container 1984".into(),
+                "--unit=1984".into(),
+            ],
             warnings: vec!["acme is slow".into()],
             marks: vec![Mark { ns: 3, name: "acme begins".into() }],
             replay: Some(Replay { original: "acme".into(), target: "/mnt/acme".into(), ..Replay::default() }),
@@ -319,7 +326,9 @@ mod tests {
         assert!(mapped.mounts[0].options.starts_with("rw,lowerdir=/"));
         assert!(mapped.mounts[0].options.ends_with(",size=10k"));
         assert_eq!(mapped.filters[1], "--pid 17");
-        assert_ne!(mapped.filters[3], "--path 1984");
+        for filter in &mapped.filters[3..] {
+            assert!(filter.starts_with("--") && !filter.contains("1984"), "{filter}");
+        }
         assert_eq!(mapped.host.kernel, "6.18");
         assert_eq!(mapped.warnings.len(), 1);
     }

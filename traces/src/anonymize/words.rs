@@ -1,5 +1,7 @@
 //! Words that are not secret: they exist on every system, or a replay or a statistic needs them.
 
+use crate::format::calls::SET_IDS;
+
 /// Components that stay anywhere in a path. A replay skips `/proc`, `/sys` and `/dev`, and handles `/proc/self/fd`.
 /// Relative paths can reach them too, so the rule cannot depend on the position.
 const PLAIN: &[&str] = &[
@@ -61,26 +63,12 @@ pub(super) const XATTRS: &[&str] =
 /// Attributes of that list that contain an access control list.
 pub(super) const ACLS: &[&str] = &["system.posix_acl_access", "system.posix_acl_default"];
 
-/// Calls whose column `value` has ids of users and groups.
-const CALLS_ON_USERS: &[&str] = &[
-    "chown",
-    "lchown",
-    "fchown",
-    "fchownat",
-    "setuid",
-    "setgid",
-    "setreuid",
-    "setregid",
-    "setresuid",
-    "setresgid",
-    "setfsuid",
-    "setfsgid",
-    "setgroups",
-];
+/// Calls that set the owner of a file: column `value` has the ids of its user and group.
+const CHOWNS: &[&str] = &["chown", "lchown", "fchown", "fchownat"];
 
 /// Whether column `value` of this call has ids of users and groups.
 pub(super) fn names_users(call: &str) -> bool {
-    CALLS_ON_USERS.contains(&call)
+    CHOWNS.contains(&call) || SET_IDS.contains(&call)
 }
 
 /// Mount options whose value is a path. The value is mapped, the name stays.

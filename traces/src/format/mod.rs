@@ -5,10 +5,12 @@
 //!
 //! * [`rows`] declares the tables, [`tables`] lists them, [`table`] converts rows to and from Arrow batches;
 //! * [`columns`] builds columns, [`bytes`] and [`text`] are the cell types for bytes and strings;
+//! * [`calls`] lists system calls that several crates treat alike;
 //! * [`mounting`] says what the flags of mount(2) ask for;
 //! * [`manifest`] describes the reel as a whole, [`disk`] groups block-layer rows with their manifest entries.
 
 pub mod bytes;
+pub mod calls;
 pub mod columns;
 pub mod disk;
 pub mod manifest;

@@ -74,6 +74,12 @@ pub fn import(inputs: &[PathBuf], out: &Path, told: impl FnOnce(Format)) -> Resu
     }
     let Some(format) = format else {
         let input = sources.first().map_or_else(PathBuf::new, |s| s.name.clone());
+        for source in sources.iter().take(MOST_LOOKED_AT) {
+            if blkparse::looks_formatted(&source.head(HEAD_BYTES)?) {
+                let why = format!("this looks like text of blkparse in a format of its own; {}", blkparse::NAME_FORMAT);
+                return Err(ImportError::input(&source.name, why));
+            }
+        }
         let why = "cannot tell the format of this file; name it (`ioreel import FORMAT …`), and for CSV its --columns or --preset";
         return Err(ImportError::input(input, why));
     };
@@ -116,6 +122,10 @@ fn of(head: &[u8]) -> Option<Format> {
     if strace::looks_so(head) {
         return Some(Format::Strace);
     }
+    // CSV is loose enough to take rows of `blkparse -f` for another data set.
+    if blkparse::looks_formatted(head) {
+        return None;
+    }
     csv::looks_like(head).map(|found| match found {
         csv::Found::Preset(preset) => Format::Preset(preset),
         csv::Found::Named(rows) => Format::Csv(rows),
@@ -147,6 +157,7 @@ mod tests {
             ("version,time,op,size,lbn\n2,5633898,42,512,42932745\n", Some(Format::Preset(Preset::Cloudphysics))),
             ("issue_s,op,sector,len_bytes\n1,r,1,1\n", Some(Format::Csv(csv::Rows::Block))),
             ("start_s,op\n1,read\n", Some(Format::Csv(csv::Rows::Ops))),
+            ("8,0,D,W,0.009507758,223490,28672\n8,0,C,W,0.011507758,223490,28672\n", None),
             ("hello\nworld, this is, no trace\n", None),
             ("", None),
             ("\0\u{1}\u{2}", None),

@@ -1,13 +1,13 @@
 //! Reads text line by line with bounded memory.
 
 use std::{
-    io::{BufRead, ErrorKind, Read},
+    io::{BufRead, Read},
     path::PathBuf,
 };
 
 use super::{
     ImportError, Result,
-    input::{Bytes, Source},
+    input::{self, Bytes, Source},
 };
 
 /// Maximum length of a line. A longer one is skipped and counted.
@@ -87,8 +87,8 @@ impl Lines {
             match got {
                 Ok(0) => self.reader = None,
                 Ok(_) => break,
-                // A full disk is no damage of the file.
-                Err(e) if self.compressed && e.kind() != ErrorKind::StorageFull => {
+                // A copy that cannot be kept is no damage of the file.
+                Err(e) if self.compressed && input::stopped(&e).is_none() => {
                     let (path, n) = (self.path.display(), self.number);
                     self.broken.push(format!("{path}: the compressed data is damaged or ends after line {n}: {e}"));
                     self.reader = None;

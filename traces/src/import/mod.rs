@@ -47,10 +47,13 @@ impl ImportError {
         Self::Input { path: path.into(), why: why.into() }
     }
 
-    /// A system error of this input.
+    /// A system error of this input, or why the import cannot go on.
     pub(crate) fn reading(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |e| Self::Input { path, why: format!("cannot read this file: {e}") }
+        move |e| {
+            let why = input::stopped(&e).map_or_else(|| format!("cannot read this file: {e}"), str::to_owned);
+            Self::Input { path, why }
+        }
     }
 }
 

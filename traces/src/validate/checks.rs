@@ -362,22 +362,24 @@ fn in_order(batch: &RecordBatch, place: &mut Place<'_>, names: &[&'static str]) 
 
 /// Every word is in the known list.
 fn words(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: &[&str]) -> Result<(), String> {
-    let column = Words::of(batch, name, known)?;
-    for i in 0..batch.num_rows() {
-        if column.code(i).is_none() {
-            place.bad(Check::Values, column.name, i, || {
-                format!("{name} is {:?}, which is none of: {}", column.word(i), known.join(", "))
-            });
-        }
-    }
-    Ok(())
+    listed(batch, place, name, known, false)
 }
 
 /// Every word that is there is in the known list.
 fn words_or_null(batch: &RecordBatch, place: &mut Place<'_>, name: &'static str, known: &[&str]) -> Result<(), String> {
+    listed(batch, place, name, known, true)
+}
+
+fn listed(
+    batch: &RecordBatch,
+    place: &mut Place<'_>,
+    name: &'static str,
+    known: &[&str],
+    may_be_null: bool,
+) -> Result<(), String> {
     let column = Words::of(batch, name, known)?;
     for i in 0..batch.num_rows() {
-        if column.code(i).is_none() && !column.is_null(i) {
+        if column.code(i).is_none() && !(may_be_null && column.is_null(i)) {
             place.bad(Check::Values, column.name, i, || {
                 format!("{name} is {:?}, which is none of: {}", column.word(i), known.join(", "))
             });

@@ -115,3 +115,34 @@ fn an_excerpt_in_a_mail_is_imported() {
     assert!(reel.manifest.warnings.iter().any(|w| w.starts_with("2 lines could not be read")));
     assert!(reel.manifest.losses.is_empty());
 }
+
+/// A format that begins or continues as the default one needs no name; of another one, the error names the option.
+#[test]
+fn formats_like_the_default_are_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let beginning = "8,0 3 11 0.009507758 697 D W 223490 + 56\n8,0 3 12 0.011507758 0 C W 223490 + 56\n";
+    let more = "8,0 3 11 0.009507758 697 D W 223490 + 56 [kjournald] 28672 0\n\
+                8,0 3 12 0.011507758 0 C W 223490 + 56 [swapper/3] 28672 0\n";
+    for (name, text) in [("beginning", beginning), ("more", more)] {
+        let (input, out) = (dir.path().join(name), dir.path().join(format!("{name}.reel")));
+        fs::write(&input, text).unwrap();
+        import::detect::import(&[input], &out, |format| assert_eq!(format, import::detect::Format::Blkparse)).unwrap();
+        let reel = valid(&out);
+        let requests = reel.read::<Block>().unwrap();
+        let brief: Vec<_> = requests.iter().map(|b| (b.issue_ns, b.complete_ns, b.sector, b.len_bytes)).collect();
+        assert_eq!(brief, [(0, Some(2_000_000), 223_490, 56 * 512)], "{name}");
+        assert!(reel.manifest.warnings.is_empty(), "{:?}", reel.manifest.warnings);
+    }
+    let (input, out) = (dir.path().join("own"), dir.path().join("own.reel"));
+    fs::write(&input, "8,0,D,W,0.009507758,223490,28672\n8,0,C,W,0.011507758,223490,28672\n").unwrap();
+    let inputs = std::slice::from_ref(&input);
+    let unnamed = [import::detect::import(inputs, &out, |_| ()), import::blkparse::import(inputs, &out, None)];
+    for e in unnamed.map(|done| done.unwrap_err().to_string()) {
+        assert!(e.contains("`ioreel import blkparse --format …`") && e.lines().count() == 1, "{e}");
+    }
+    let format = |text: &str| Some(text.parse().unwrap());
+    let wrong = import::blkparse::import(inputs, &out, format("%T.%t %a %d %S %n").as_ref()).unwrap_err().to_string();
+    assert!(wrong.contains("does not have the format given with --format"), "{wrong}");
+    import::blkparse::import(inputs, &out, format("%D,%a,%d,%T.%t,%S,%N").as_ref()).unwrap();
+    assert_eq!(valid(&out).read::<Block>().unwrap().len(), 1);
+}

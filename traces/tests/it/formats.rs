@@ -419,16 +419,16 @@ fn a_clock_that_goes_back_under_strace_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let fsync = |tid: i64, at: &str| format!("{tid} {at} fsync(3</f>) = 0 <0.001000>\n");
     let text = [
-        fsync(100, "1000.000000"),
-        fsync(100, "1005.000000"),
+        fsync(100, "1700001000.000000"),
+        fsync(100, "1700001005.000000"),
         // Another thread's line is late, which is no jump.
-        fsync(101, "1001.000000"),
+        fsync(101, "1700001001.000000"),
         // Back by 2.5 s, and by 3.5 s to before the first line.
-        fsync(100, "1002.500000"),
-        fsync(100, "999.000000"),
-        fsync(101, "1000.500000"),
+        fsync(100, "1700001002.500000"),
+        fsync(100, "1700000999.000000"),
+        fsync(101, "1700001000.500000"),
         // Between the beginning and the end of a call.
-        "102 1006.000000 fsync(3</f> <unfinished ...>\n102 1004.000000 <... fsync resumed>) = 0\n".into(),
+        "102 1700001006.000000 fsync(3</f> <unfinished ...>\n102 1700001004.000000 <... fsync resumed>) = 0\n".into(),
     ];
     let reel = made(dir.path(), "back", &text.concat(), strace).unwrap();
     let m = &reel.manifest;
@@ -449,7 +449,7 @@ fn a_clock_that_goes_back_under_strace_is_told() {
     assert_eq!(m.span.elapsed_ns, 6000 * ms);
 
     // To and fro: the first thousand are listed, all of them counted.
-    let text: String = (0..3001).map(|i| fsync(1, if i % 2 == 0 { "7.5" } else { "7.25" })).collect();
+    let text: String = (0..3001).map(|i| fsync(1, if i % 2 == 0 { "1700000007.5" } else { "1700000007.25" })).collect();
     let reel = made(dir.path(), "often", &text, strace).unwrap();
     let m = &reel.manifest;
     assert_eq!(m.clock_jumps.len(), 1000);

@@ -232,4 +232,6 @@ fn opens_and_slow_calls_of_bcc_become_calls() {
     let files: Vec<_> =
         reel.read::<File>().unwrap().iter().map(|f| f.path.as_deref().unwrap_or("").to_owned()).collect();
     assert_eq!(files, ["common-auth", "data base", "x"]);
+    let told = "the table has no results of 2 opens and syncs: they count as complete, with result 0";
+    assert!(reel.manifest.warnings.iter().any(|w| w == told), "{:?}", reel.manifest.warnings);
 }

@@ -199,6 +199,23 @@ fn files_of_one_run_go_on_over_midnight() {
     assert!(day.manifest.clock_jumps.is_empty(), "{:?}", day.manifest.clock_jumps);
 }
 
+/// Times of a clock that was never set never decrease; times between lines do, however long the first one is.
+#[test]
+fn an_excerpt_with_times_between_lines_is_told_from_an_early_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let starts = |name: &str, times: [&str; 4]| {
+        let text: String = times.iter().map(|at| format!("7 {at} close(3) = 0\n")).collect();
+        let reel = of_text(dir.path(), name, &text);
+        let told = reel.manifest.warnings.iter().any(|w| w.contains("times between lines"));
+        (calls(&reel).iter().map(|c| c.2 / 1_000_000).collect::<Vec<_>>(), told)
+    };
+    assert_eq!(
+        starts("between", ["3.000000", "0.250000", "5.000000", "6.000000"]),
+        (vec![3000, 3250, 8250, 14_250], true)
+    );
+    assert_eq!(starts("early", ["3.000000", "3.250000", "5.000000", "5.500000"]), (vec![0, 250, 2000, 2500], false));
+}
+
 #[test]
 fn calls_with_a_structure_and_without_arguments() {
     let dir = tempfile::tempdir().unwrap();

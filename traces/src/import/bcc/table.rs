@@ -147,6 +147,11 @@ pub(super) fn head(line: &[u8]) -> Option<Head> {
 impl Head {
     /// The row of a line. `None` if it is none.
     pub(super) fn row<'a>(&self, line: &'a [u8]) -> Option<Row<'a>> {
+        // An open gives a descriptor or an error.
+        self.any_row(line).filter(|row| self.tool != Tool::Opensnoop || row.fd >= 0 || row.error != 0)
+    }
+
+    fn any_row<'a>(&self, line: &'a [u8]) -> Option<Row<'a>> {
         if self.comma {
             return self.with_commas(line);
         }
@@ -291,6 +296,7 @@ mod tests {
         let h = head(b"PID    COMM               FD ERR PATH").unwrap();
         let row = h.row(b"17326  a 7 b               -1   2 /a  file 5").unwrap();
         assert_eq!((row.comm, row.fd, row.error, row.path), (&b"a 7 b"[..], -1, 2, &b"/a  file 5"[..]));
+        assert_eq!(h.row(b"1      a                  -1   0 /a"), None);
         let row = h.row(b"1      a                   3   0 ").unwrap();
         assert_eq!((row.comm, row.path), (&b"a"[..], &b""[..]));
         let h = head(b"TIME     COMM           PID    T BYTES   OFF_KB   LAT(ms) FILENAME").unwrap();

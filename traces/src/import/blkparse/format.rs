@@ -6,7 +6,7 @@ use crate::{
     host::dev_t,
     import::{
         records::rwbs,
-        words::{Words, bytes, device, number},
+        words::{Words, bytes, device, number, seconds},
     },
 };
 
@@ -23,6 +23,8 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Format(Vec<Part>);
 
+/// Words of a line by which a format is recognised.
+const MOST_WORDS: usize = 32;
 /// The letters of fields.
 const FIELDS: &[u8] = b"acCdDegmMnNpPsStTuUz";
 
@@ -79,7 +81,29 @@ impl std::str::FromStr for Format {
     }
 }
 
+/// Whether a line may be written by blkparse in some format: it has a time in ns, an action and a kind.
+pub(super) fn looks_so(line: &[u8]) -> bool {
+    let is_part = |b: &u8| b.is_ascii_alphanumeric() || *b == b'.';
+    let words = || line.split(|b| !is_part(b)).filter(|w| !w.is_empty()).take(MOST_WORDS);
+    let is_time = |word: &[u8]| {
+        let ns = word.iter().position(|b| *b == b'.').map_or(&b""[..], |at| &word[at + 1..]);
+        ns.len() == 9 && seconds(word).is_some()
+    };
+    // `R` and `D` are both an action and a kind.
+    let is_event = |of: usize| {
+        let is_kind = |(i, w): (usize, &[u8])| i != of && rwbs::categories(w).is_some();
+        words().enumerate().any(is_kind)
+    };
+    words().any(is_time) && words().enumerate().any(|(i, w)| rwbs::action(w).is_some() && is_event(i))
+}
+
 impl Format {
+    /// Parses a line of a format that ends with a number. `None` if it does not have this format, or ends otherwise.
+    pub(super) fn parse_all<'a>(&self, line: &'a [u8]) -> Option<Parsed<'a>> {
+        let last = line.trim_ascii_end().rsplit(u8::is_ascii_whitespace).next()?;
+        number::<u64>(last).and_then(|_| self.parse(line))
+    }
+
     /// Parses a line. `None` if it does not have this format.
     pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Option<Parsed<'a>> {
         let mut parsed = Parsed { sized: true, ..Parsed::default() };
@@ -170,6 +194,14 @@ mod tests {
         let format: Format = "%D,%a,%d,%T.%t,%S,%N,%p,%c\\n".parse().unwrap();
         let r = format.parse(b"254,0  ,Q,RM,0.000876580,1096,4096,255,1").unwrap().record;
         assert_eq!((r.dev, r.time_ns, r.sector, r.bytes, r.pid, r.cpu), (254 << 20, 876_580, 1096, 4096, 255, 1));
+        for line in
+            ["254,0  ,Q,RM,0.000876580,1096,4096,255,1", "    1.000000002|x|8:16  D  R? 123 + 8", "1.000000002 R R"]
+        {
+            assert!(looks_so(line.as_bytes()), "{line}");
+        }
+        for line in ["", "R W", "1.000000002 R", "1.5 D R 3", "cat 12 [001] 1.000000002: D: 8", "A.000000002 D R"] {
+            assert!(!looks_so(line.as_bytes()), "{line}");
+        }
         for (bad, why) in [
             ("%T.%t %a %d %S", "%n or %N"),
             ("%y", "blkparse's fields"),

@@ -92,15 +92,10 @@ fn rest<'a>(parsed: &mut Parsed<'a>, mut words: Words<'a>) -> Option<()> {
     let open = words.0.iter().position(|b| *b == b'[')?;
     let close = words.0.iter().rposition(|b| *b == b']').filter(|close| *close > open)?;
     let inner = &words.0[open + 1..close];
-    if event == act::COMPLETE || event == act::REQUEUE {
-        // A requeue by some kernels names the thread instead.
-        match number::<i32>(inner) {
-            Some(error) => r.error = error as u16,
-            None if event == act::REQUEUE => parsed.comm = Some(inner),
-            None => return None,
-        }
-    } else {
-        parsed.comm = Some(inner);
+    match number::<i32>(inner) {
+        Some(error) if event == act::COMPLETE || event == act::REQUEUE => r.error = error as u16,
+        // A requeue by some kernels, and a format of the user's, name the thread at the end of a request too.
+        _ => parsed.comm = Some(inner),
     }
     Some(())
 }
@@ -150,13 +145,14 @@ mod tests {
         let p = parse(b"8,0 1 2 0.5 9 C R (12 00 00 00 24 00) [0]").unwrap();
         assert!(p.record.is(category::PC) && !p.sized);
         assert!(parse(b"8,0 1 2 0.5 9 UT N [kblockd] 3").is_some() && parse(b"8,0 1 2 0.5 9 P N [dd]").is_some());
+        let p = parse(b"8,0 1 2 0.5 9 C W 1 + 8 [x] 4096").unwrap();
+        assert_eq!((p.record.error, p.comm), (0, Some(&b"x"[..])));
         for bad in [
             "",
             "CPU0 (sda):",
             "8,0 1 2 0.5 9 D W 1 + 8",
             "8,0 1 2 0.5 9 D W 1 + 99999999999 [x]",
             "8,0 1 2 5 9 D W 1 + 8 [x]",
-            "8,0 1 2 0.5 9 C W 1 + 8 [x]",
             "8,0 1 2 0.5 9 y W 1 + 8 [x]",
             "9999,0 1 2 0.5 9 D W 1 + 8 [x]",
         ] {

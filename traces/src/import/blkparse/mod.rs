@@ -27,6 +27,13 @@ use line::Parsed;
 /// Driver commands in flight of which the length is remembered.
 const MOST_COMMANDS: usize = 4096;
 const EXPECTED: &str = "expected `DEV CPU NUMBER TIME PID ACTION KIND SECTOR + SECTORS [NAME]`, as blkparse writes it";
+/// The remedy for text of another format than blkparse's own.
+pub(super) const NAME_FORMAT: &str =
+    "name the format that was given to `blkparse -f`: `ioreel import blkparse --format …`";
+/// Formats of `blkparse -f` that are recognised: the default one without its end.
+const BEGINNINGS: [&str; 1] = ["%D %c %s %T.%t %p %a %d %S + %n"];
+/// Lines by which the format is recognised.
+const LOOKED_AT: usize = 200;
 
 /// Imports text of blkparse as the reel `out`. `format`: that of `blkparse -f`; without it, the default one.
 ///
@@ -38,8 +45,24 @@ pub fn import(inputs: &[PathBuf], out: &Path, format: Option<&Format>) -> Result
 
 /// Whether these first bytes of a file are text of blkparse.
 pub(super) fn looks_so(head: &[u8]) -> bool {
-    let lines = head.split(|b| *b == b'\n').take(200);
-    lines.filter(|l| line::parse(l).is_some()).take(2).count() > 0
+    let mut lines = head.split(|b| *b == b'\n').take(LOOKED_AT);
+    lines.any(|l| line::parse(l).is_some()) || known(head).is_some()
+}
+
+/// Whether these first bytes of a file are text of blkparse in a format that is not known: lines with a time in ns, an
+/// action and a kind.
+pub(super) fn looks_formatted(head: &[u8]) -> bool {
+    head.split(|b| *b == b'\n').take(LOOKED_AT).filter(|l| format::looks_so(l)).take(2).count() > 0
+}
+
+/// The format of these first bytes, if it is none of blkparse's own and recognised.
+fn known(head: &[u8]) -> Option<Format> {
+    let lines = || head.split(|b| *b == b'\n').take(LOOKED_AT);
+    if lines().any(|l| line::parse(l).is_some()) {
+        return None;
+    }
+    let mut formats = BEGINNINGS.iter().filter_map(|text| text.parse::<Format>().ok());
+    formats.find(|format| lines().any(|l| format.parse_all(l).is_some()))
 }
 
 fn parse<'l>(format: Option<&Format>, text: &'l [u8]) -> Option<Parsed<'l>> {
@@ -48,6 +71,11 @@ fn parse<'l>(format: Option<&Format>, text: &'l [u8]) -> Option<Parsed<'l>> {
 
 /// [`import`] of open inputs.
 pub(super) fn from(sources: &[Source], out: &Path, format: Option<&Format>) -> Result<Manifest> {
+    let found = match (format, sources.first()) {
+        (None, Some(first)) => known(&first.head(input::HEAD_BYTES)?),
+        _ => None,
+    };
+    let (given, format) = (format.is_some(), format.or(found.as_ref()));
     let mut base_ns: Option<u64> = None;
     let mut lines = Lines::of(sources);
     while let Some(text) = lines.next()? {
@@ -74,6 +102,10 @@ pub(super) fn from(sources: &[Source], out: &Path, format: Option<&Format>) -> R
                     place += 1;
                 }
                 None if reader.is_summary(lines.current()) => {}
+                None if given => damage.line(&lines, "does not have the format given with --format", NAME_FORMAT)?,
+                None if damage.good == 0 && format::looks_so(lines.current()) => {
+                    damage.line(&lines, "is not in the default format of blkparse", NAME_FORMAT)?;
+                }
                 None => damage.line(&lines, "is not blkparse output", EXPECTED)?,
             }
         }

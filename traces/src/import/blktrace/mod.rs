@@ -41,7 +41,7 @@ pub(super) fn are_names(inputs: &[PathBuf]) -> bool {
 
 /// [`import`] of open inputs.
 pub(super) fn of(files: Vec<input::Source>, inputs: &[PathBuf], out: &Path) -> Result<Manifest> {
-    from(sources::grouped(files, Path::new(""))?, inputs, out)
+    from(sources::distinct(sources::grouped(files, Path::new("")))?, inputs, out)
 }
 
 fn from(sources: Vec<sources::Source>, inputs: &[PathBuf], out: &Path) -> Result<Manifest> {

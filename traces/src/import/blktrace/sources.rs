@@ -1,7 +1,7 @@
 //! Finds the files of the named traces.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -90,7 +90,7 @@ pub(super) fn find(inputs: &[PathBuf], scratch: &Path) -> Result<Vec<Source>> {
             _ => {
                 let files = input::open(std::slice::from_ref(input), scratch)?;
                 let keyed = |s: Source| ((folder.clone(), s.files[0].name.display().to_string()), s);
-                found.extend(grouped(files, input)?.into_iter().map(keyed));
+                found.extend(grouped(files, input).into_iter().map(keyed));
             }
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn find(inputs: &[PathBuf], scratch: &Path) -> Result<Vec<Source>> {
 
 /// The traces that these files make: those per CPU, by their folder, and dumps. `single`: a file that is a dump whatever its
 /// name.
-pub(super) fn grouped(files: Vec<input::Source>, single: &Path) -> Result<Vec<Source>> {
+pub(super) fn grouped(files: Vec<input::Source>, single: &Path) -> Vec<Source> {
     let mut out = Vec::new();
     let mut by_name: BTreeMap<(String, String), ByCpu> = BTreeMap::new();
     for file in files {
@@ -119,7 +119,7 @@ pub(super) fn grouped(files: Vec<input::Source>, single: &Path) -> Result<Vec<So
         merged: false,
     };
     out.extend(by_name.into_iter().map(per_cpu));
-    distinct(out)
+    out
 }
 
 /// Whether a name can only be that of a binary trace: a file per CPU, a base name, or a folder of such files.
@@ -136,9 +136,10 @@ pub(super) fn is_name(input: &Path) -> bool {
 }
 
 /// Refuses two traces of the same name, since the reel could not distinguish them.
-fn distinct(sources: Vec<Source>) -> Result<Vec<Source>> {
-    for (i, s) in sources.iter().enumerate() {
-        if let Some(other) = sources[..i].iter().find(|o| o.name == s.name) {
+pub(super) fn distinct(sources: Vec<Source>) -> Result<Vec<Source>> {
+    let mut by_name: HashMap<&str, &Source> = HashMap::with_capacity(sources.len());
+    for s in &sources {
+        if let Some(other) = by_name.insert(&s.name, s) {
             let other = other.files[0].name.display();
             let why = format!("{other} is another trace named {}; import them one by one", s.name);
             return Err(ImportError::input(&s.files[0].name, why));

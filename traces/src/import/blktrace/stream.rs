@@ -6,7 +6,7 @@ use crate::{
     blktrace::{Endian, HEADER_BYTES, Record, VERSION, category, note, own_payload},
     import::{
         ImportError, Result,
-        input::{Bytes, Source},
+        input::{self, Bytes, Source},
     },
 };
 
@@ -120,7 +120,7 @@ impl Stream {
                 Ok(n) => got += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 // Damaged compressed data ends the file like a cut.
-                Err(_) if self.compressed => break,
+                Err(e) if self.compressed && input::stopped(&e).is_none() => break,
                 Err(e) => return Err(ImportError::reading(&self.path)(e)),
             }
         }

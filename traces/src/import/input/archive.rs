@@ -4,18 +4,20 @@ use std::{
     cell::Cell,
     fs::File,
     io::{self, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
 };
 
-use super::{Content, ImportError, Result, Source, copy_all, decode, unnamed};
+use super::{Content, ImportError, Result, Source, copy_all, decode, stopped, unnamed};
 
 /// Maximum number of bytes before the contents of a member: its headers, with long names and attributes. They are kept in
 /// memory.
 const MOST_HEADER_BYTES: u64 = 1 << 20;
 /// Maximum number of files in an archive.
 const MOST_MEMBERS: usize = 100_000;
+/// Maximum number of bytes of the names of all files in an archive. They are kept in memory.
+const MOST_NAMES_BYTES: usize = 32 << 20;
 
 /// Reads an archive, and fails where headers are too long.
 struct Guard<R> {
@@ -37,27 +39,43 @@ impl<R: Read> Read for Guard<R> {
 }
 
 /// The regular files in an archive, in one unnamed file. `None` if this is no archive.
-pub(super) fn members(source: &Source, scratch: &std::path::Path) -> Result<Option<Vec<Source>>> {
+pub(super) fn members(source: &Source, scratch: &Path) -> Result<Option<Vec<Source>>> {
     if !decode::is_tar(&source.head(decode::TAR_BLOCK)?) {
         return Ok(None);
     }
     let failed = |why: String| ImportError::input(&source.name, why);
-    let broken = |e: io::Error| failed(format!("cannot read this archive: {e}; check it with `tar -t`"));
+    let broken = |e: io::Error| match stopped(&e) {
+        Some(why) => failed(why.to_owned()),
+        None => failed(format!("cannot read this archive: {e}; check it with `tar -t`")),
+    };
     let left = Rc::new(Cell::new(MOST_HEADER_BYTES));
     let mut archive = tar::Archive::new(Guard { from: source.open()?.0, left: left.clone() });
     let mut copy = unnamed(scratch)?;
     let mut found = Vec::new();
-    let mut at = 0;
+    let (mut at, mut names_bytes) = (0, 0);
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;
         left.set(u64::MAX);
         if entry.header().entry_type().is_file() {
             let member = entry.path().map_err(broken)?.display().to_string();
             let name = PathBuf::from(format!("{}:{member}", source.name.display()));
+            names_bytes += name.as_os_str().len();
+            if names_bytes > MOST_NAMES_BYTES {
+                return Err(failed(
+                    "the names of the files in this archive are longer than 32 MiB; import parts of it".into(),
+                ));
+            }
             let len = copy_all(&mut entry, &mut copy, &name, scratch)?;
             found.push((name, at, len));
             at += len;
+        } else if entry.header().entry_type().is_gnu_sparse() {
+            // A few bytes may stand for any number of zeros, and a trace has no holes.
+            let member = entry.path().map_err(broken)?.display().to_string();
+            let why =
+                format!("{member} is stored with holes (as a sparse file); unpack this archive and import its files");
+            return Err(failed(why));
         } else {
+            // Its bytes in the archive, of which there are usually none.
             io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
         }
         if found.len() > MOST_MEMBERS {
@@ -118,6 +136,63 @@ mod tests {
             let path = dir.path().join(format!("{i}"));
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(open(&[path], dir.path()).is_err(), i == 0);
+        }
+    }
+
+    /// A member of 8 EiB that takes a few blocks.
+    #[test]
+    fn holes_are_not_filled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tar");
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::GNUSparse);
+        header.set_path("holes").unwrap();
+        let octal = |field: &mut [u8], n: u64| {
+            // More than an octal number holds: the first bit says that the rest is binary.
+            field.fill(0);
+            field[0] = 0x80;
+            let at = field.len() - 8;
+            field[at..].copy_from_slice(&n.to_be_bytes());
+        };
+        let most = i64::MAX as u64;
+        let gnu = header.as_gnu_mut().unwrap();
+        octal(&mut gnu.sparse[0].offset, most);
+        octal(&mut gnu.sparse[0].numbytes, 0);
+        octal(&mut gnu.realsize, most);
+        header.set_size(0);
+        header.set_cksum();
+        let mut all = tar(&[("first", b"content")]);
+        all.truncate(1024);
+        all.extend(header.as_bytes());
+        all.extend([0; 1024]);
+        std::fs::write(&path, all).unwrap();
+        let e = open(&[path], dir.path()).unwrap_err().to_string();
+        assert!(e.contains("holes is stored with holes") && e.contains("unpack this archive"), "{e}");
+    }
+
+    #[test]
+    fn the_names_of_an_archive_have_a_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.tar");
+        let long = "n".repeat(900 << 10);
+        for (files, fits) in [(36, true), (38, false)] {
+            let mut all = Vec::new();
+            for _ in 0..files {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(tar::EntryType::GNULongName);
+                header.set_size(long.len() as u64);
+                header.set_cksum();
+                all.extend(header.as_bytes());
+                all.extend(long.as_bytes());
+                all.resize(all.len().next_multiple_of(512), 0);
+                all.extend(&tar(&[("short", b"")])[..512]);
+            }
+            all.extend([0; 1024]);
+            std::fs::write(&path, all).unwrap();
+            match open(std::slice::from_ref(&path), dir.path()) {
+                Ok(sources) => assert!(fits && sources.len() == files),
+                Err(e) => assert!(!fits && e.to_string().contains("longer than 32 MiB"), "{e}"),
+            }
         }
     }
 

@@ -22,6 +22,8 @@ pub(super) const STDIN: &str = "-";
 pub(super) const HEAD_BYTES: usize = 64 * 1024;
 /// Read buffer of an input.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// Read buffer of a small member of an archive: 100,000 of them may be open at once.
+const LEAST_BUFFER_BYTES: usize = 4096;
 
 /// A file, a member of an archive, or standard input. Reading it starts at its beginning each time.
 #[derive(Clone, Debug)]
@@ -45,6 +47,16 @@ enum Content {
     Pipe(Arc<Mutex<Pipe>>),
 }
 
+/// Why an import cannot go on, which is no damage of the input. The message names cause and remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Stopped(String);
+
+/// The message, if the error says why the import cannot go on. Decoders pass such errors on.
+pub(super) fn stopped(e: &io::Error) -> Option<&str> {
+    e.get_ref()?.downcast_ref::<Stopped>().map(|Stopped(why)| &**why)
+}
+
 /// A pipe, and a copy of what was read from it.
 #[derive(Debug)]
 struct Pipe {
@@ -52,6 +64,8 @@ struct Pipe {
     copy: File,
     copied: u64,
     ended: bool,
+    /// Why bytes of the pipe are lost.
+    failed: Option<String>,
 }
 
 /// Reads a pipe from its beginning.
@@ -63,12 +77,17 @@ struct PipeReader {
 impl Read for PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = &pipe.failed {
+            return Err(io::Error::other(Stopped(why.clone())));
+        }
         if self.at == pipe.copied && !pipe.ended {
             let got = pipe.from.read(buffer)?;
             pipe.ended = got == 0 && !buffer.is_empty();
-            pipe.copy.write_all_at(&buffer[..got], self.at).map_err(|e| {
-                io::Error::new(e.kind(), format!("cannot keep a copy beside the reel: {e}; write the reel elsewhere"))
-            })?;
+            if let Err(e) = pipe.copy.write_all_at(&buffer[..got], self.at) {
+                let why = format!("cannot keep a copy beside the reel: {e}; write the reel elsewhere");
+                pipe.failed = Some(why.clone());
+                return Err(io::Error::other(Stopped(why)));
+            }
             pipe.copied += got as u64;
             self.at += got as u64;
             return Ok(got);
@@ -109,12 +128,17 @@ impl Source {
 
     /// The decompressed bytes, and whether they were compressed.
     pub(super) fn open(&self) -> Result<(Bytes, bool)> {
+        let mut buffer_bytes = BUFFER_BYTES;
         let raw: Box<dyn Read + Send> = match &self.content {
             Content::Path(path) => Box::new(File::open(path).map_err(ImportError::reading(&self.name))?),
-            Content::Part { file, from, len } => Box::new(Part { file: file.clone(), at: *from, left: *len }),
+            Content::Part { file, from, len } => {
+                buffer_bytes =
+                    usize::try_from(*len).map_or(BUFFER_BYTES, |len| len.clamp(LEAST_BUFFER_BYTES, BUFFER_BYTES));
+                Box::new(Part { file: file.clone(), at: *from, left: *len })
+            }
             Content::Pipe(pipe) => Box::new(PipeReader { pipe: pipe.clone(), at: 0 }),
         };
-        decode::decoded(raw, BUFFER_BYTES).map_err(ImportError::reading(&self.name))
+        decode::decoded(raw, buffer_bytes).map_err(ImportError::reading(&self.name))
     }
 
     /// The first bytes, at most `most`. Damaged compressed data ends early.
@@ -122,7 +146,7 @@ impl Source {
         let (bytes, compressed) = self.open()?;
         let mut out = Vec::new();
         match bytes.take(most as u64).read_to_end(&mut out) {
-            Err(e) if !compressed => Err(ImportError::reading(&self.name)(e)),
+            Err(e) if !compressed || stopped(&e).is_some() => Err(ImportError::reading(&self.name)(e)),
             _ => Ok(out),
         }
     }
@@ -181,7 +205,7 @@ fn given(path: &Path, scratch: &Path) -> Result<Source> {
     let name = if path.as_os_str() == STDIN { PathBuf::from("standard input") } else { path.into() };
     let meta = file.metadata().map_err(failed(path))?;
     if !meta.is_file() {
-        let pipe = Pipe { from: file, copy: unnamed(scratch)?, copied: 0, ended: false };
+        let pipe = Pipe { from: file, copy: unnamed(scratch)?, copied: 0, ended: false, failed: None };
         return Ok(Source { name, content: Content::Pipe(Arc::new(Mutex::new(pipe))) });
     }
     let from = file.stream_position().map_err(failed(path))?;

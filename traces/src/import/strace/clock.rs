@@ -50,6 +50,8 @@ pub(super) fn days(starts: &[i64]) -> Vec<i64> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     kind: Kind,
+    /// Whether small numbers are times of a clock that was never set: the survey decides.
+    early: bool,
     /// The time of the last line, ns.
     now: i64,
     /// Midnights passed.
@@ -58,16 +60,16 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// `days`: midnights before the text.
-    pub(super) fn new(kind: Kind, days: i64) -> Self {
-        Self { kind, days, ..Self::default() }
+    /// `days`: midnights before the text. `early`: the times are of a clock that was never set.
+    pub(super) fn new(kind: Kind, early: bool, days: i64) -> Self {
+        Self { kind, early, days, ..Self::default() }
     }
 
     /// The time of the next line. `None` if it is of another kind than the text's.
     pub(super) fn at(&mut self, line: &Line<'_>) -> Option<i64> {
         let at = match (self.kind, line.time) {
-            // The survey decided that a small number is a time of day.
-            (Kind::Epoch, Time::Epoch(ns) | Time::Relative(ns)) => ns,
+            (Kind::Epoch, Time::Epoch(ns)) => ns,
+            (Kind::Epoch, Time::Relative(ns)) if self.early => ns,
             (Kind::Day, Time::Day(ns)) => {
                 // A clock that is set back goes back by less than half a day.
                 match self.last_of_day {
@@ -101,7 +103,7 @@ mod tests {
     use super::{super::line::parse, *};
 
     fn times(kind: Kind, lines: &[&str]) -> Vec<Option<i64>> {
-        let mut clock = Clock::new(kind, 0);
+        let mut clock = Clock::new(kind, false, 0);
         lines.iter().map(|l| clock.at(&parse(l.as_bytes()).unwrap())).collect()
     }
 
@@ -131,6 +133,11 @@ mod tests {
             times(Kind::Relative, &["0.000000 a() = 0", "0.5 a() = 0", "0.25 a() = 0"]),
             [0, s / 2, s * 3 / 4].map(Some)
         );
+        // Only a text of a clock that was never set has small times since 1970.
+        let epoch = ["1700000000.5 a() = 0", "2.5 a() = 0"];
+        assert_eq!(times(Kind::Epoch, &epoch), [Some(1_700_000_000 * s + s / 2), None]);
+        let mut early = Clock::new(Kind::Epoch, true, 0);
+        assert_eq!(early.at(&parse(epoch[1].as_bytes()).unwrap()), Some(2 * s + s / 2));
         assert_eq!(
             times(Kind::Order, &["a() = 0 <0.5>", "a() = 0", "a() = 0"]),
             [0, s / 2 + 1000, s / 2 + 2000].map(Some)

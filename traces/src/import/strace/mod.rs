@@ -127,7 +127,8 @@ pub(super) fn from(sources: &[Source], out: &Path) -> Result<Manifest> {
             alive: HashSet::new(),
             summary: false,
         };
-        let mut texts = Texts::new(sources, first, &starts, days);
+        let early = surveys.iter().any(|s| s.early);
+        let mut texts = Texts::new(sources, first, early, &starts, days);
         let mut ended = Vec::new();
         while let Some(i) = texts.next(|lines| ended.push((lines.read, lines.too_long, lines.broken.clone())))? {
             reader.line(&mut texts, i, surveys[i].main, manifest)?;

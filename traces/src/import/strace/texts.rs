@@ -36,10 +36,10 @@ pub(super) struct Text {
 }
 
 impl Text {
-    fn new(source: &Source, kind: Kind, days: i64) -> Self {
+    fn new(source: &Source, clock: Clock) -> Self {
         let tid = source.file_name().rsplit('.').next().and_then(|n| n.parse().ok());
         let lines = Lines::of(std::slice::from_ref(source));
-        Self { lines, tid, held: Vec::new(), line: Vec::new(), next: None, clock: Clock::new(kind, days) }
+        Self { lines, tid, held: Vec::new(), line: Vec::new(), next: None, clock }
     }
 
     /// Reads the next line. False at the end.
@@ -83,6 +83,7 @@ impl Text {
 pub(super) struct Texts {
     sources: Vec<Source>,
     kind: Kind,
+    early: bool,
     /// Midnights before each file.
     days: Vec<i64>,
     /// Files that have begun and not ended, by their index.
@@ -93,11 +94,12 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// `starts`: the time of the first line of each file. `days`: the midnights before it.
-    pub(super) fn new(sources: &[Source], kind: Kind, starts: &[i64], days: Vec<i64>) -> Self {
+    /// `starts`: the time of the first line of each file. `days`: the midnights before it. `early`: see [`Clock::new`].
+    pub(super) fn new(sources: &[Source], kind: Kind, early: bool, starts: &[i64], days: Vec<i64>) -> Self {
         Self {
             sources: sources.to_vec(),
             kind,
+            early,
             days,
             open: sources.iter().map(|_| None).collect(),
             next: starts.iter().enumerate().map(|(i, at)| Reverse((*at, i))).collect(),
@@ -116,7 +118,8 @@ impl Texts {
                         return Ok(Some(i));
                     }
                     Some(Reverse((_, i))) => {
-                        self.open[i] = Some(Text::new(&self.sources[i], self.kind, self.days[i]));
+                        self.open[i] =
+                            Some(Text::new(&self.sources[i], Clock::new(self.kind, self.early, self.days[i])));
                         i
                     }
                     None => return Ok(None),
@@ -155,6 +158,8 @@ impl Texts {
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) kind: Kind,
+    /// Whether its times are those of a clock that was never set, which are as small as times between lines.
+    pub(super) early: bool,
     /// Time of the first line.
     pub(super) start_ns: i64,
     /// The thread of lines that do not name one.
@@ -164,6 +169,7 @@ pub(super) struct Survey {
 }
 
 /// The least time of a first line that is a time of day on a clock that was never set, and not the time since another line.
+/// From then on, such times never decrease.
 const LEAST_START_NS: i64 = 1_000_000_000;
 /// Lines by which the kind of times is found.
 const SURVEYED: i64 = 1000;
@@ -171,12 +177,13 @@ const SURVEYED: i64 = 1000;
 impl Survey {
     /// Reads as much of a file as needed. `damage` counts its lines.
     pub(super) fn of(source: &Source, damage: &mut Damage) -> Result<(Self, Lines)> {
-        let mut text = Text::new(source, Kind::Order, 0);
+        let mut text = Text::new(source, Clock::default());
         let mut kinds: std::collections::HashMap<Kind, (i64, line::Time)> = std::collections::HashMap::new();
         let mut this = Self::default();
         let mut announced = std::collections::HashSet::new();
         let (mut bare, mut numbered, mut read) = (None, false, 0);
         let mut begun: Vec<u8> = Vec::new();
+        let (mut last_ns, mut decreases) = (i64::MIN, false);
         while let Some(raw) = text.lines.next()? {
             if let Some((_, tid)) = attached(raw) {
                 // A process that was traced from the beginning.
@@ -188,10 +195,10 @@ impl Survey {
             }
             this.summary |= raw.starts_with(b"% time ");
             let bracketed = raw.starts_with(b"[pid ");
-            if read > SURVEYED && (numbered || !bracketed) {
-                if numbered {
-                    break;
-                }
+            if read > SURVEYED && (numbered || this.main.is_some()) {
+                break;
+            }
+            if read > SURVEYED && !bracketed {
                 if let Some(open) = raw.iter().position(|b| *b == b'(') {
                     begun.clear();
                     begun.extend_from_slice(&raw[..open.min(64)]);
@@ -211,12 +218,16 @@ impl Survey {
             damage.good += 1;
             let entry = kinds.entry(Kind::of(line.time)).or_insert((0, line.time));
             entry.0 += 1;
+            if let line::Time::Relative(ns) = line.time {
+                decreases |= ns < last_ns;
+                last_ns = ns;
+            }
             match (bracketed, line.tid) {
+                _ if this.main.is_some() => {}
                 (true, Some(tid)) => {
                     let resumes = matches!(line.event, line::Event::Resumed { name, .. } if begun.ends_with(name));
                     if !announced.contains(&tid) && (!announced.is_empty() || resumes) {
                         this.main = Some(tid);
-                        break;
                     }
                 }
                 (false, Some(_)) => numbered = true,
@@ -231,8 +242,11 @@ impl Survey {
         if let Some((kind, (_, time))) = kinds.into_iter().max_by_key(|(kind, (n, _))| (*n, *kind != Kind::Order)) {
             (this.kind, this.start_ns) = match time {
                 line::Time::Epoch(ns) | line::Time::Day(ns) => (kind, ns),
-                // The first line of `-r` has time 0, and an excerpt starts with a short time.
-                line::Time::Relative(ns) if ns >= LEAST_START_NS => (Kind::Epoch, ns),
+                // The first line of `-r` has time 0. An excerpt may start with any time, but shorter ones follow.
+                line::Time::Relative(ns) if ns >= LEAST_START_NS && !decreases => {
+                    this.early = true;
+                    (Kind::Epoch, ns)
+                }
                 line::Time::Relative(_) | line::Time::None => (kind, 0),
             };
         }
