@@ -217,7 +217,8 @@ impl Machine {
         let is_there = |(fstype, from): &(String, String)| {
             if source.is_empty() { fstype.as_bytes() == kind } else { from.as_bytes() == source }
         };
-        let other = OTHER_TYPES.contains(&kind) || DISK_TYPES.contains(&kind) && !self.reel.mounted.iter().any(is_there);
+        let other =
+            OTHER_TYPES.contains(&kind) || DISK_TYPES.contains(&kind) && !self.reel.mounted.iter().any(is_there);
         if other { Skip::OtherMount } else { Skip::UnfollowedMount }
     }
 

@@ -213,16 +213,24 @@ static __always_inline void find_owner(struct bio *bio, struct rec_bio *b, struc
 		by_page(b, bio, &owner, st, trusted, bh);
 }
 
-/* For the bio whose address is in b->peek. `st`: the thread's state, or NULL. A global function: see tell_file. */
+/*
+ * For the bio whose address is in b->peek. `st`: the thread's state, or NULL. A global function: see tell_file. Not on
+ * kernels where it would have to copy each member of the bio, which costs more than the time to verify it again.
+ */
 __noinline int attribute_told(struct rec_bio *b, struct task_state *st)
 {
-	if (b)
+	if (b && CAN_CAST)
 		find_owner(kernel_cast(struct bio, (void *)*(__u64 *)b->peek), b, st);
 	return 0;
 }
 
 static __always_inline void attribute(struct bio *bio, struct rec_bio *b, struct task_state *st)
 {
+	if (!CAN_CAST) {
+		find_owner(bio, b, st);
+		return;
+	}
+	/* Read from there it is a number, which a global function takes. */
 	*(volatile __u64 *)b->peek = (__u64)bio;
 	attribute_told(b, st);
 }

@@ -84,7 +84,10 @@ fn what_cannot_be_recorded_is_refused_with_its_reason() {
     let mut twin = all[0].clone();
     twin.container.id = format!("b{}", &twin.container.id[1..]);
     all.push(twin);
-    assert!(choose("web", all.clone()).is_err_and(|why| why.contains("several containers match: aaaaaaaaaaaa, baaaaaaaaaaa")));
+    assert!(
+        choose("web", all.clone())
+            .is_err_and(|why| why.contains("several containers match: aaaaaaaaaaaa, baaaaaaaaaaa"))
+    );
 }
 
 #[test]
@@ -114,7 +117,8 @@ fn users_decide_neither_names_of_others_nor_what_is_opened() {
     let group = dir.path().join(format!("cgroup/docker/{}", id('7')));
     let of_root = format!("run/containerd/io.containerd.runtime.v2.task/x/{}/config.json", id('7'));
     write(dir.path(), &of_root, "{}");
-    let name = |root: &Path| choose(&id('7'), found(root, std::slice::from_ref(&group))).expect("runs").1.remove(0).name;
+    let name =
+        |root: &Path| choose(&id('7'), found(root, std::slice::from_ref(&group))).expect("runs").1.remove(0).name;
     assert_eq!(name(dir.path()), id('7'));
     fs::remove_file(dir.path().join(home).join("containers.json")).expect("removed");
     let fifo = dir.path().join(home).join("containers.json");

@@ -438,7 +438,15 @@ mod tests {
         bind(&mut n, INITIAL, "/x", "/a");
         bind(&mut n, INITIAL, "/y", "/b");
         let (a, b) = (n.literal(b"/a"), n.literal(b"/b"));
-        n.relocate_mounts(|_, node| if node == a { b } else if node == b { a } else { node });
+        n.relocate_mounts(|_, node| {
+            if node == a {
+                b
+            } else if node == b {
+                a
+            } else {
+                node
+            }
+        });
         assert_eq!(led(&mut n, INITIAL, "/a"), "/y");
         assert_eq!(led(&mut n, INITIAL, "/b"), "/x");
     }
