@@ -104,6 +104,7 @@ impl Machine {
     fn removed(&mut self, r: &Rec, node: NodeId) {
         let dir = r.removes_directory();
         self.names.prove_present(node, if dir { Kind::Directory } else { Kind::Unknown }, None);
+        self.names.name_left_mounts(node);
         self.forget_file(node);
         let small = !matches!(self.names.kind(node), Kind::Regular | Kind::Unknown);
         if small && self.names.pre(node) == NO_NODE {
@@ -287,6 +288,7 @@ impl Machine {
                 self.names.prove_absent(to);
             }
             let files = self.named_files.lift(&self.names, from);
+            self.names.name_left_mounts(to);
             self.forget_file(to);
             if self.names.kind(from) == Kind::Directory {
                 self.left_nameless(to);
@@ -298,9 +300,10 @@ impl Machine {
             }
         }
         let exchange = r.flags & i64::from(libc::RENAME_EXCHANGE) != 0;
+        let mounted = self.names.mounts.use_node(from) || self.names.mounts.use_node(to);
         let names = &mut self.names;
         let mut may_hold = |n: NodeId| !matches!(names.kind(n), Kind::Regular | Kind::Symlink);
-        if may_hold(to) || (exchange && may_hold(from)) {
+        if may_hold(to) || (exchange && may_hold(from)) || mounted {
             let place_now = |names: &mut Names, n: NodeId| match names.moved(n, from, to) {
                 there if there == n && exchange => names.moved(n, to, from),
                 there => there,

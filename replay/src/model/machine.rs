@@ -102,6 +102,8 @@ pub(crate) struct Machine {
     pub(crate) device_nodes: bool,
     /// Number of device nodes that are not created.
     pub(crate) device_nodes_left_out: i64,
+    /// Number of calls on mounts that are not followed.
+    pub(crate) mounts_left_out: i64,
     /// The first mounts that are not followed.
     pub(crate) unfollowed_mounts: Vec<String>,
     /// Scale of file sizes.
@@ -142,6 +144,7 @@ impl Machine {
             names_copied: 0,
             device_nodes: options.device_nodes,
             device_nodes_left_out: 0,
+            mounts_left_out: 0,
             unfollowed_mounts: Vec::new(),
             footprint: options.footprint,
             keep_keys: options.keep_keys,

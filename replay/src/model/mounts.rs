@@ -55,6 +55,8 @@ const DISK_TYPES: [&[u8]; 11] =
 const OPEN_TREE_CLONE: i64 = 1;
 /// open_tree: with what is mounted below.
 const AT_RECURSIVE: i64 = 0x8000;
+/// move_mount: changes the peer group, or puts the mount under the topmost one.
+const NOT_ON_TOP: i64 = 0x100 | 0x200;
 
 impl Machine {
     /// Applies a successful call on mounts. Returns the place that its new descriptor stands for.
@@ -112,13 +114,16 @@ impl Machine {
         self.mounted(r, new, (libc::AT_FDCWD, r.path2));
     }
 
-    /// A mount that shows a place.
+    /// A mount that shows a place; `recursive`: with what is mounted below it.
     fn shown_again(&mut self, from: Place, recursive: bool) -> Option<MountId> {
         if recursive { self.names.copy_from(from) } else { self.names.new_bind(from) }
     }
 
     /// `move_mount`, or mount(2) with `MS_MOVE`. What a descriptor stands for may be attached nowhere yet.
     fn mount_moved(&mut self, r: &Rec, dirfd: i32, to: (i32, u32)) {
+        if r.call == Call::MoveMount && r.flags & NOT_ON_TOP != 0 {
+            return self.unfollowed(r);
+        }
         let from = self.place(r, dirfd, r.path);
         let mount = from.and_then(|from| self.names.mounts.topped_by(from));
         self.mounted(r, mount, to);
@@ -145,9 +150,22 @@ impl Machine {
     }
 
     fn unmounted(&mut self, r: &Rec) {
-        if let Some(mount) = self.place(r, libc::AT_FDCWD, r.path).and_then(|at| self.names.mounts.topped_by(at)) {
-            self.names.mounts.detach(mount);
-            self.names.shape += 1;
+        let Some(at) = self.place(r, libc::AT_FDCWD, r.path) else { return self.unfollowed(r) };
+        // Also `.` stands for what is mounted on it.
+        let at = self.names.topmost(at);
+        if let Some(mount) = self.names.mounts.topped_by(at) {
+            return self.names.unmount(mount, r.flags & i64::from(libc::MNT_DETACH) != 0);
+        }
+        // What was under a mount that had been there before is unknown.
+        if self.names.area(at.node).is_none() {
+            let under = self.names.other_file_system(Skip::UnfollowedMount);
+            let followed = self.names.new_mount(under).is_some_and(|mount| self.names.attach(mount, at));
+            let words = format!("umount2 {}", from_bytes(&self.names.path(at.node)));
+            self.note_unfollowed(words);
+            self.mounts_left_out += 1;
+            if !followed {
+                self.unfollowed(r);
+            }
         }
     }
 
@@ -169,17 +187,23 @@ impl Machine {
     fn namespace_entered(&mut self, r: &Rec) {
         const NEWNS: i64 = libc::CLONE_NEWNS as i64;
         if r.flags == 0 || r.flags & NEWNS != 0 {
-            self.unfollowed(r);
+            self.note_call(r);
+            self.mounts_lost(r.task as usize);
         }
     }
 
-    /// From now on, the mounts of this thread's namespace are unknown to it.
+    /// From now on, the mounts of this thread are unknown. Others may see what the call did.
     fn unfollowed(&mut self, r: &Rec) {
+        self.note_call(r);
+        self.mounts_left_out += 1;
+        self.mounts_lost(r.task as usize);
+    }
+
+    fn note_call(&mut self, r: &Rec) {
         let path = if r.path2 == NONE { r.path } else { r.path2 };
         let path = if path == NONE { &b""[..] } else { self.reel.texts.paths.bytes(path) };
         let words = format!("{} {}", r.call.name(), from_bytes(path));
         self.note_unfollowed(words.trim_end().to_owned());
-        self.mounts_lost(r.task as usize);
     }
 
     fn mounts_lost(&mut self, task: usize) {
@@ -213,9 +237,12 @@ impl Machine {
     fn why_skipped(&self, r: &Rec) -> Skip {
         let text = |path: u32| if path == NONE { &b""[..] } else { self.reel.texts.paths.bytes(path) };
         let (kind, source) = (text(r.name), text(r.path));
-        // fsopen names a type alone.
+        // fsopen names a type alone. Only plain names of devices say that devices differ.
+        let is_plain = |name: &[u8]| name.strip_prefix(b"/dev/").is_some_and(|n| !n.contains(&b'/') && n != b"root");
         let is_there = |(fstype, from): &(String, String)| {
-            if source.is_empty() { fstype.as_bytes() == kind } else { from.as_bytes() == source }
+            let differs =
+                is_plain(source) && is_plain(from.as_bytes()) && source != from.as_bytes() && kind != b"btrfs";
+            fstype.as_bytes() == kind && !differs
         };
         let other =
             OTHER_TYPES.contains(&kind) || DISK_TYPES.contains(&kind) && !self.reel.mounted.iter().any(is_there);
@@ -237,7 +264,7 @@ impl Machine {
         if let Some((Link::Fd(fd), None)) = link_of_proc(self.reel.texts.paths.bytes(path), pid) {
             return self.of_descriptor(r, fd);
         }
-        // /proc and /dev are mounted elsewhere, too, and no operation there is replayed.
+        // Also a place where nothing is replayed, which is an error here, is known.
         self.names.mounts.led = None;
         let _ = self.name(r, dirfd, path, Last::File { follow: true }, &mut Operands::none());
         self.names.mounts.led

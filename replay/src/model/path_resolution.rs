@@ -7,7 +7,7 @@ use crate::{
     base::paths::seen_from,
     model::{
         machine::Machine,
-        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES},
+        names::{Kind, NO_NODE, Names, NodeId, PATH_BYTES, mounts::Place},
         operands::{CWD, Last, Operands, TOP, through_descriptor},
         processes::Ofd,
     },
@@ -47,6 +47,10 @@ pub(crate) fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>
         let digits = std::str::from_utf8(text).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
         digits?.parse::<i32>().ok()
     };
+    let standard = [&b"/dev/stdin"[..], b"/dev/stdout", b"/dev/stderr"];
+    if let Some(fd) = standard.iter().position(|name| *name == path) {
+        return Some((Link::Fd(fd as i32), None));
+    }
     if let Some(rest) = path.strip_prefix(b"/dev/fd/") {
         let (fd, rest) = first(rest);
         return Some((Link::Fd(number(fd)?), rest));
@@ -63,6 +67,28 @@ pub(crate) fn link_of_proc(path: &[u8], pid: i32) -> Option<(Link, Option<&[u8]>
             Some((Link::Fd(number(fd)?), rest))
         }
         _ => None,
+    }
+}
+
+/// Whether a path in /proc or /dev leads out of it by a magic link that [`link_of_proc`] does not follow.
+fn leads_out(path: &[u8]) -> bool {
+    if path.starts_with(b"/dev/fd/") || path.starts_with(b"/dev/std") {
+        return true;
+    }
+    let mut names = path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+    let is_number = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
+    let is_process = |name: &[u8]| is_number(name) || name == b"self" || name == b"thread-self";
+    if names.next() != Some(b"proc") || !names.next().is_some_and(is_process) {
+        return false;
+    }
+    let mut name = names.next();
+    if name == Some(b"task") {
+        name = names.nth(1);
+    }
+    match name {
+        Some(b"cwd" | b"root") => true,
+        Some(b"fd" | b"map_files") => names.next().is_some(),
+        _ => false,
     }
 }
 
@@ -140,7 +166,7 @@ impl Machine {
             (v.entry, v.magic) = (entry, true);
             return Ok(Some((slot, NO_NODE, None)));
         }
-        let Some(&Ofd { node, file, .. }) = ofd else { return Ok(None) };
+        let Some(&Ofd { node, file, mount, .. }) = ofd else { return Ok(None) };
         let node = if file == NO_ID { node } else { self.named_files.name_of(file).unwrap_or(node) };
         let is_anothers = self.named_files.get(node).is_some_and(|other| file != NO_ID && other != file);
         let is_link = node != NO_NODE && self.names.kind(node) == Kind::Symlink;
@@ -151,6 +177,7 @@ impl Machine {
         let (slot, path) = self.path_for(node, own_root);
         let path = if path.is_empty() { &b"."[..] } else { &path };
         let rooted = self.reel.texts.intern(&from_bytes(path));
+        self.names.mounts.led = Some(Place { node, mount });
         self.placed(slot, Some(node), Some(rooted)).map(Some)
     }
 
@@ -290,6 +317,7 @@ impl Machine {
             Some(node) => match self.names.area(node) {
                 None => Ok((slot, node, rooted)),
                 Some(why) if why.is_elsewhere() => Ok((slot, node, rooted)),
+                Some(Skip::Proc | Skip::Dev) if leads_out(&self.names.path(node)) => Err(Skip::MagicLink),
                 Some(why) => Err(why),
             },
         }
@@ -331,6 +359,15 @@ mod tests {
         assert_eq!(of("/proc/77/fd/4//"), Some((Link::Fd(4), Some(&b""[..]))));
         assert_eq!(of("/proc/thread-self/cwd"), Some((Link::Cwd, None)));
         assert_eq!(of("/proc/self/root/etc"), Some((Link::Root, Some(&b"etc"[..]))));
+        assert_eq!(of("/dev/stdout"), Some((Link::Fd(1), None)));
+        for out in
+            ["/proc/78/cwd/a", "/proc/self/root", "/proc/self/task/9/fd/4", "/proc/self/map_files/1-2", "/dev/stdout"]
+        {
+            assert!(leads_out(out.as_bytes()), "{out}");
+        }
+        for stays in ["/proc/self/status", "/proc/78/fd", "/proc/cwd/a", "/dev/null", "/proc/self/task/9/comm"] {
+            assert!(!leads_out(stays.as_bytes()), "{stays}");
+        }
         for other in [
             "/proc/78/fd/4",
             "/proc/self/fd",

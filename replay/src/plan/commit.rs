@@ -133,16 +133,21 @@ impl Planner {
 
     /// Applies a call on mounts, which the replay does not make.
     fn mounts_followed(&mut self, r: &Rec) {
-        self.programs.leave_out(&self.machine, r, &Operands::none(), Skip::NameSpace);
         if r.ret < 0 || r.in_flight {
-            return;
+            return self.programs.leave_out(&self.machine, r, &Operands::none(), Skip::NameSpace);
         }
         self.machine.names.crossed.clear();
         self.machine.names.passed.clear();
-        if let Some(place) = self.machine.mounts_change(r) {
+        let before = self.machine.mounts_left_out;
+        let opened = self.machine.mounts_change(r);
+        let why = if self.machine.mounts_left_out > before { Skip::UnfollowedMount } else { Skip::NameSpace };
+        self.programs.leave_out(&self.machine, r, &Operands::none(), why);
+        if let Some(place) = opened {
             let ofd = self.new_ofd(place.node, r.file, Kind::Directory, None, libc::O_PATH);
             self.machine.processes.ofds[ofd as usize].mount = place.mount;
-            self.put(r, r.ret as i32, Entry { slot: Err(Skip::Outside), ofd, cloexec: true }, false);
+            // What it is used for is not replayed.
+            let why = self.machine.names.area(place.node).unwrap_or(Skip::UnfollowedMount);
+            self.put(r, r.ret as i32, Entry { slot: Err(why), ofd, cloexec: true }, false);
         }
     }
 

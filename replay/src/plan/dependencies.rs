@@ -34,8 +34,10 @@ pub enum Class {
     /// Commutes with other reads.
     #[default]
     Read,
-    /// Commutes with other `Add`s: extending writes to one file, entries created in one directory.
+    /// Commutes with other `Add`s: writes at a position that extend one file, entries created in one directory.
     Add,
+    /// Commutes with other `Append`s: writes at the end of a file.
+    Append,
     /// Commutes with nothing.
     Alone,
 }

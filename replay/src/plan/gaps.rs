@@ -50,7 +50,7 @@ fn said(machine: &Machine, r: &Rec, v: &Operands) -> String {
     let path = match node.or(named) {
         Some(node) => machine.names.path(node),
         // A mount has its place second.
-        None if r.call == Call::Other && r.path2 != NONE => machine.reel.texts.paths.bytes(r.path2).to_vec(),
+        None if r.call.mounts() && r.path2 != NONE => machine.reel.texts.paths.bytes(r.path2).to_vec(),
         None if r.path != NONE => machine.reel.texts.paths.bytes(r.path).to_vec(),
         None => Vec::new(),
     };
@@ -69,6 +69,11 @@ fn is_gap(machine: &Machine, r: &Rec, v: &Operands, why: Skip) -> bool {
         Skip::Proc | Skip::Sys | Skip::Dev | Skip::Outside | Skip::OtherMount | Skip::PrivilegedAttribute => false,
         // It may be on files of the tree.
         Skip::UnfollowedMount => true,
+        // The file is known where the call opened one.
+        Skip::MagicLink => {
+            let changes = !only_looks(r) && !r.call.reads() && r.call != Call::Chdir;
+            changes && (r.file == NO_ID && r.path != NONE || is_within(machine, r, v))
+        }
         Skip::ForeignCause | Skip::OtherUser | Skip::Kernel | Skip::OtherLayer => false,
         Skip::Message => !r.call.receives() && is_within(machine, r, v),
         // What is in flight at the end is in no tree yet, unless it changes one.

@@ -208,7 +208,9 @@ impl Resources<'_> {
                         && v.entry.is_some_and(|e| self.machine.processes.ofds[e.ofd as usize].reads());
                     if read_on || append && self.machine.keep_keys {
                         Some(Class::Alone)
-                    } else if append || grows(self, file, r.offset_bytes) {
+                    } else if append {
+                        Some(Class::Append)
+                    } else if grows(self, file, r.offset_bytes) {
                         Some(Class::Add)
                     } else {
                         Some(Class::Read)

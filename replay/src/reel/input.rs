@@ -20,11 +20,11 @@ use crate::{
         residence::Residence,
         roots::Roots,
         submission::{Phase, Via, is_about_rings},
+        texts::content_key,
         user_ids::{self, IdsOf},
     },
 };
 
-use crate::reel::texts::content_key;
 pub use crate::reel::{
     feed::FileInfo,
     texts::{Paths, Texts},
@@ -116,8 +116,7 @@ pub struct Rec {
     pub loose: bool,
     /// Its results fit either order with an overlapping operation: a different result in the replay is not wrong.
     pub raced: bool,
-    /// Operations in flight at its entry, itself included; 0 if it does not count as load (pipe, socket, device,
-    /// unknown call).
+    /// Operations in flight at its entry, itself included; 0 if it does not count as load (pipes, devices, …).
     pub together: u32,
     /// A request that starts only after an earlier one has ended. What it refers to may be created until then.
     pub follows: bool,
@@ -133,8 +132,7 @@ impl Rec {
         self.call == Call::Rmdir || self.call == Call::Unlinkat && self.flags as i32 & libc::AT_REMOVEDIR != 0
     }
 
-    /// Whether it, as a write, appends, given whether its descriptor is `append_only`. Flags of the write itself
-    /// (`RWF_APPEND`, `RWF_NOAPPEND`) take precedence.
+    /// Whether it, as a write, appends. `append_only`: its descriptor is open for appending. Flags of the write count first.
     pub(crate) fn appends(&self, append_only: bool) -> bool {
         const RWF_NOAPPEND: i64 = 0x20;
         self.flags & RWF_NOAPPEND == 0 && (append_only || self.flags & i64::from(libc::RWF_APPEND) != 0)
@@ -525,7 +523,7 @@ impl Input {
                 _ => owners.map(|o| o.0).or(op.aux).filter(|_| call != Call::OpenByHandleAt).unwrap_or(0),
             },
             aux2: owners.map(|o| o.1).or(op.aux2).unwrap_or(0),
-            changes_unknown: call == Call::Other && self.roots.changed_by(op),
+            changes_unknown: call == Call::Other && Roots::changed_by(op),
             content: op.content_hash.as_deref().map_or(0, content_key),
             saved_permille: op.compressibility_permille.map_or(-1, |p| p.clamp(0, 1000) as i16),
             via,

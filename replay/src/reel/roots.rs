@@ -4,12 +4,8 @@ use ioreel_traces::{rows::Op, text::to_bytes};
 
 use crate::{base::paths::is_at_or_below, reel::input::Input};
 
-/// mount(2): only flags of the mount, or its propagation, change.
-const MS_KEEPS_TREE: i64 = libc::MS_REMOUNT as i64
-    | libc::MS_PRIVATE as i64
-    | libc::MS_SLAVE as i64
-    | libc::MS_SHARED as i64
-    | libc::MS_UNBINDABLE as i64;
+/// mount_setattr: files get other owners through the mount (linux/mount.h).
+const MOUNT_ATTR_IDMAP: i64 = 0x10_0000;
 
 /// The prefixes that a replay is limited to. Without any: everything but `/proc`, `/sys` and `/dev`.
 #[derive(Clone, Debug, Default)]
@@ -31,25 +27,14 @@ impl Roots {
         !is_of_kernel(path) && (self.0.is_empty() || self.0.iter().any(|root| is_at_or_below(path, root)))
     }
 
-    /// Whether paths into the roots lead elsewhere after a mount at this path.
-    fn depend_on(&self, path: &[u8]) -> bool {
-        // The start of a relative path is not known here.
-        path.first() != Some(&b'/')
-            || self.contain(path)
-            || !is_of_kernel(path) && self.0.iter().any(|root| is_at_or_below(root, path))
-    }
-
     /// Whether a call that a replay does not know has changed files, or where paths lead. Requests of ioctl are judged
     /// by their direction if they have no name: those that only read are harmless.
-    pub(crate) fn changed_by(&self, op: &Op) -> bool {
-        let at = |path: &Option<ioreel_traces::Text>| path.as_ref().is_none_or(|p| self.depend_on(&to_bytes(p)));
+    pub(crate) fn changed_by(op: &Op) -> bool {
         if op.ret.is_none_or(|ret| ret < 0) || op.source != *"syscall" {
             return false;
         }
         match &*op.op {
-            "mount" => op.flags.unwrap_or(0) & MS_KEEPS_TREE == 0 && at(&op.path2),
-            "umount2" | "pivot_root" => at(&op.path),
-            "move_mount" => at(&op.path2),
+            "mount_setattr" | "open_tree_attr" => op.aux.unwrap_or(0) & MOUNT_ATTR_IDMAP != 0,
             "ioctl" => match op.name.as_deref() {
                 Some(name) => {
                     let makes = ["CREATE", "DESTROY", "VERITY", "ENCRYPTION_POLICY", "MOVE_EXT", "SWAP", "RESVSP"];
@@ -87,28 +72,19 @@ impl Input {
 mod tests {
     use super::*;
 
-    fn op(name: &str, path: &str, path2: &str) -> Op {
+    fn op(name: &str, path: &str) -> Op {
         let text = |p: &str| (!p.is_empty()).then(|| p.into());
-        Op {
-            op: name.into(),
-            source: "syscall".into(),
-            ret: Some(0),
-            path: text(path),
-            path2: text(path2),
-            ..Op::default()
-        }
+        Op { op: name.into(), source: "syscall".into(), ret: Some(0), path: text(path), ..Op::default() }
     }
 
     #[test]
-    fn mounts_matter_where_replayed_files_are() {
-        let roots = Roots::new(&[b"/srv/data".to_vec()]);
-        let mount = |to: &str, flags| roots.changed_by(&Op { flags: Some(flags), ..op("mount", "tmpfs", to) });
-        assert!(mount("/srv/data/x", 0) && mount("/srv", 0) && mount("here", 0));
-        assert!(!mount("/srv/other", 0) && !mount("/proc", 0));
-        assert!(!mount("/srv/data", libc::MS_REMOUNT as i64), "a remount leaves the tree as it is");
-        assert!(!mount("/", (libc::MS_REC | libc::MS_PRIVATE) as i64));
-        assert!(roots.changed_by(&op("umount2", "/srv/data/x", "")));
-        assert!(!roots.changed_by(&Op { ret: Some(-1), ..op("umount2", "/srv/data/x", "") }));
+    fn other_owners_through_a_mount_change_files() {
+        let set = |aux, ret| Roots::changed_by(&Op { aux: Some(aux), ret: Some(ret), ..op("mount_setattr", "/srv") });
+        assert!(set(MOUNT_ATTR_IDMAP, 0) && !set(1, 0) && !set(MOUNT_ATTR_IDMAP, -1));
+    }
+
+    #[test]
+    fn nothing_of_the_kernel_is_replayed() {
         let everywhere = Roots::default();
         assert!(everywhere.contain(b"/a") && everywhere.contain(b"/dev/shm/a") && !everywhere.contain(b"/dev/null"));
     }
@@ -116,8 +92,7 @@ mod tests {
     #[test]
     fn requests_that_only_ask_change_nothing() {
         let ioctl = |name: Option<&str>, number| {
-            let o = Op { flags: Some(number), name: name.map(Into::into), ..op("ioctl", "", "") };
-            Roots::default().changed_by(&o)
+            Roots::changed_by(&Op { flags: Some(number), name: name.map(Into::into), ..op("ioctl", "") })
         };
         assert!(ioctl(Some("BTRFS_IOC_SUBVOL_CREATE"), 0x5000_940e));
         assert!(!ioctl(Some("FITRIM"), 0xc018_5879) && !ioctl(None, 0x541b) && !ioctl(None, 0x8008_1234));

@@ -7,6 +7,8 @@ use crate::base::file_kind::Kind;
 pub enum Skip {
     /// Below /proc.
     Proc,
+    /// Through a link of /proc to a file or directory of another thread, which is not followed.
+    MagicLink,
     /// Below /sys.
     Sys,
     /// Below /dev.
@@ -119,6 +121,7 @@ impl Skip {
     pub fn label(self) -> &'static str {
         match self {
             Self::Proc => "under /proc",
+            Self::MagicLink => "link of /proc that is not followed",
             Self::Sys => "under /sys",
             Self::Dev => "under /dev",
             Self::Outside => "outside --root",

@@ -272,13 +272,17 @@ pub(crate) fn write_back_throttling() {
         return;
     }
     // With large requests, there are fewer of them in flight than it lets through.
-    fs::write(format!("{queue}/max_sectors_kb"), "4").unwrap();
+    let most = format!("{queue}/max_sectors_kb");
+    let before = fs::read_to_string(&most).unwrap();
+    fs::write(&most, "4").unwrap();
     let script = format!(
         "cd {}; for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=4k count=4096 conv=fsync status=none & done; wait",
         text(mounted.path())
     );
     let waits = waits_of(&script, &[]);
     let _ = fs::write(&knob, "-1");
+    // The loop device may be used again.
+    fs::write(&most, before.trim()).unwrap();
     assert_waits_for(&waits, "fsync", &["wbt"]);
 }
 

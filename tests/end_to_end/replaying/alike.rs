@@ -212,6 +212,25 @@ pub(crate) const PROGRAMS: &[Program] = &[
         repeats: true,
     },
     Program {
+        name: "detached_mounts",
+        before: "import os\nfor d in ['a','b','nr/d']: os.makedirs(d)",
+        script: "python3 -c \"import ctypes,os\nl=ctypes.CDLL(None,use_errno=True); w=os.getcwd()\n\
+                 def ok(r): assert r==0, ctypes.get_errno()\n\
+                 m=lambda s,t,f: ok(l.mount(s,t,None,f,None))\n\
+                 ok(l.unshare(0x20000)); m(None,b'/',0x44000); m(b'a',b'b',0x1000); os.chdir('b'); ok(l.umount2((w+'/b').encode(),2))\n\
+                 open('../up','w').write('1'); os.chdir(w); open('b/own','w').write('2')\n\
+                 m(b'nr',b'nr',0x1000); os.chdir('nr'); ok(l.syscall(155,b'.',b'.')); ok(l.umount2(b'.',2)); os.chdir('/d')\n\
+                 open('../h','w').write('3'); open('/d/../../g','w').write('4')\"; ls a b nr",
+        repeats: true,
+    },
+    Program {
+        name: "links_of_proc",
+        before: "",
+        script: "chmod 600 /dev/stdout >out; sh -c 'echo x >/dev/stderr' 2>err; mkdir /proc/self/cwd/own; \
+                 sleep 9 & mkdir /proc/$!/cwd/others; kill $!; ln -s /proc/self/cwd cw; echo a >cw/y; :",
+        repeats: false,
+    },
+    Program {
         name: "overlay",
         before: "import os\nfor d in ['low','up','work','all']: os.mkdir(d)\nopen('low/f','w').write('x'*9000)",
         script: "unshare -m sh -c 'mount -t overlay -o lowerdir=low,upperdir=up,workdir=work none all; echo a >>all/f; echo b >all/new; rm all/new'",

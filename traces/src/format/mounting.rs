@@ -9,6 +9,8 @@ pub enum Propagation {
     Slave,
     /// Neither.
     Private,
+    /// Neither, and bind mounts leave it out.
+    Unbindable,
 }
 
 /// What a call of mount(2) does.
@@ -47,7 +49,8 @@ impl Mounting {
         let how = [
             (libc::MS_SHARED, Propagation::Shared),
             (libc::MS_SLAVE, Propagation::Slave),
-            (libc::MS_PRIVATE | libc::MS_UNBINDABLE, Propagation::Private),
+            (libc::MS_PRIVATE, Propagation::Private),
+            (libc::MS_UNBINDABLE, Propagation::Unbindable),
         ];
         let how = how.into_iter().find(|(flag, _)| has(*flag));
         match how {
@@ -81,7 +84,7 @@ mod tests {
         assert_eq!(of(libc::MS_MOVE), Mounting::Move);
         let slave = Mounting::Propagate { how: Propagation::Slave, recursive: true };
         assert_eq!(of(libc::MS_SLAVE | libc::MS_REC | libc::MS_SILENT), slave);
-        let private = Mounting::Propagate { how: Propagation::Private, recursive: false };
-        assert_eq!([of(libc::MS_PRIVATE), of(libc::MS_UNBINDABLE)], [private; 2]);
+        assert_eq!(of(libc::MS_PRIVATE), Mounting::Propagate { how: Propagation::Private, recursive: false });
+        assert_eq!(of(libc::MS_UNBINDABLE), Mounting::Propagate { how: Propagation::Unbindable, recursive: false });
     }
 }

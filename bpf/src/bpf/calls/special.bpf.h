@@ -49,7 +49,6 @@ __noinline int enter_special(struct task_state *st)
 			inode = take_file2(st, file, OPF_FILE2);
 			id = st->tail.file2;
 		}
-		/* A copy of the id: on 6.1 a global function cannot use memory of its caller as a map key. */
 		if (inode)
 			note_file(st, file, inode, &id, WHEN_TOLD, false);
 	}

@@ -39,11 +39,12 @@ static long iovec_step(__u32 i, void *context)
 /* Reads memory that the kernel only reads. Global functions are verified once, and not for each state of a caller. */
 __noinline int read_user_on_entry(struct task_state *st, __u32 kind, __u64 user, __u64 user2)
 {
-	struct op_tail *t = &st->tail;
+	struct op_tail *t;
 	long fault = 0;
 
 	if (!st)
 		return 0;
+	t = &st->tail;
 	if (kind == USER_IOVEC || kind == USER_IOVEC32) {
 		struct iovec_sum s = {
 		    .base = user,
@@ -88,7 +89,7 @@ __noinline int read_user_on_entry(struct task_state *st, __u32 kind, __u64 user,
  * statx. */
 __noinline int read_stat_on_exit(struct task_state *st, __u32 kind, __u64 user)
 {
-	struct op_tail *t = &st->tail;
+	struct op_tail *t;
 	/* From st_mode on, in one read: each read of user memory costs as much as twenty loads. */
 	__u32 words[(STAT_SIZE - STAT_MODE) / 4 + 2] = {};
 	__u32 mode = 0;
@@ -97,6 +98,7 @@ __noinline int read_stat_on_exit(struct task_state *st, __u32 kind, __u64 user)
 
 	if (!st)
 		return 0;
+	t = &st->tail;
 	if (kind == USER_STAT) {
 		const __u32 size = (STAT_SIZE - STAT_MODE) / 4;
 

@@ -21,6 +21,8 @@ impl Deriver {
                 };
                 self.mounted(op, shown, seen2);
             }
+            // Under the topmost mount, or to change the peer group.
+            "move_mount" if op.flags.unwrap_or(0) & 0x300 != 0 => self.places.lose(op.task_id),
             "move_mount" => {
                 let shown = if op.path.as_deref().is_none_or(str::is_empty) {
                     self.attached(op.file)

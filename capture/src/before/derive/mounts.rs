@@ -15,6 +15,8 @@ struct Table {
     at: BTreeMap<String, Vec<String>>,
     /// What the root directory shows, after `pivot_root`.
     root: String,
+    /// Length of all paths, also of those that are gone.
+    bytes: usize,
 }
 
 /// Where a seen path leads.
@@ -47,15 +49,19 @@ fn below<'a>(path: &'a str, dir: &str) -> Option<&'a str> {
     path.strip_prefix(dir).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Most mounts in all namespaces together. Beyond them, mounts are not followed.
-const MOST_MOUNTS: usize = 1 << 20;
+/// Most bytes of paths in all namespaces together. Beyond them, mounts are not followed.
+const MOST_BYTES: usize = 256 << 20;
+/// Longest path of a mount point or of what it shows.
+const LONGEST: usize = 16 << 10;
+/// What an entry takes beside its paths.
+const ENTRY_BYTES: usize = 128;
 
 /// All mount namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     tables: Vec<Rc<Table>>,
-    /// Mounts in all tables, and those that are gone since a table was copied.
-    held: usize,
+    /// Length of all paths in all tables.
+    bytes: usize,
     others: usize,
 }
 
@@ -73,9 +79,9 @@ impl Mounts {
         let table = &mut self.tables[space];
         // A namespace that shares its mounts copies them now.
         if Rc::strong_count(table) > 1 {
-            self.held += table.at.len();
+            self.bytes += table.bytes;
         }
-        (self.held < MOST_MOUNTS).then(|| Rc::make_mut(table))
+        (self.bytes < MOST_BYTES).then(|| Rc::make_mut(table))
     }
 
     /// A copy of a namespace.
@@ -123,9 +129,14 @@ impl Mounts {
     /// Mounts what `shown` is at `point`. False: there are too many mounts.
     #[must_use]
     pub(super) fn mount(&mut self, space: usize, point: String, shown: String) -> bool {
+        let bytes = point.len() + shown.len() + ENTRY_BYTES;
+        if bytes > LONGEST {
+            return false;
+        }
         let Some(table) = self.table(space) else { return false };
         table.at.entry(point).or_default().push(shown);
-        self.held += 1;
+        table.bytes += bytes;
+        self.bytes += bytes;
         true
     }
 
@@ -169,6 +180,14 @@ mod tests {
         m.unmount(space, "/from/tmp");
         assert_eq!(real(&m, space, "/to/tmp/x"), "/from/tmp/x");
         assert_eq!(m.unmount(space, "/from/tmp"), None);
+    }
+
+    #[test]
+    fn mounts_in_themselves_end() {
+        let mut m = Mounts::default();
+        let longer = std::iter::successors(Some("/m".to_owned()), |at| Some(format!("{at}/{}", "x".repeat(4000))));
+        let followed = longer.take(100).map_while(|at| m.mount(INITIAL, "/m".into(), at).then_some(())).count();
+        assert!((2..10).contains(&followed), "{followed}");
     }
 
     #[test]

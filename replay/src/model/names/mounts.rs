@@ -6,7 +6,7 @@
 //!
 //! Mount propagation is not followed. Where it could show a mount, paths lead to an unfollowed mount.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ioreel_traces::mounting::Propagation;
 
@@ -32,6 +32,15 @@ struct Mount {
     sends: bool,
     /// What is mounted elsewhere may appear on it (shared and slave mounts).
     receives: bool,
+    /// Copies of what is around it leave it out.
+    unbindable: bool,
+}
+
+impl Mount {
+    /// Of a root, attached nowhere, without peers.
+    fn of(root: NodeId) -> Self {
+        Self { root, on: None, children: Vec::new(), sends: false, receives: false, unbindable: false }
+    }
 }
 
 /// A directory in a mount.
@@ -47,6 +56,8 @@ pub(crate) struct Mounts {
     all: Vec<Mount>,
     /// Mounts by their mount points.
     over: HashMap<(MountId, NodeId), MountId>,
+    /// Every node that is or was a mount point, or is shown by a mount.
+    nodes: HashSet<NodeId>,
     /// Number of mounted file systems that are not part of the tree.
     others: u32,
     /// Mounts of the starting directory and of the root directory of paths to resolve.
@@ -61,10 +72,11 @@ pub(crate) struct Mounts {
 
 impl Default for Mounts {
     fn default() -> Self {
-        let initial = Mount { root: ROOT, on: None, children: Vec::new(), sends: true, receives: true };
+        let initial = Mount { sends: true, receives: true, ..Mount::of(ROOT) };
         Self {
             all: vec![initial],
             over: HashMap::new(),
+            nodes: HashSet::new(),
             others: 0,
             start: (INITIAL, INITIAL),
             led: None,
@@ -89,11 +101,13 @@ impl Mounts {
             return None;
         }
         self.any = true;
+        self.nodes.insert(mount.root);
+        self.nodes.extend(mount.on.map(|(_, point)| point));
         self.all.push(mount);
         Some(self.all.len() as u32 - 1)
     }
 
-    /// The mount of which a place is the root, if that mount is not the root of a namespace.
+    /// The mount of which a place is the root, unless it is the root mount of the initial namespace.
     pub(crate) fn topped_by(&self, place: Place) -> Option<MountId> {
         (self.of(place.mount).root == place.node && place.mount != INITIAL).then_some(place.mount)
     }
@@ -109,11 +123,15 @@ impl Mounts {
         Some(Place { node: self.of(mount).root, mount })
     }
 
-    /// Takes a mount, with what is mounted on it, from its mount point.
-    pub(crate) fn detach(&mut self, id: MountId) {
-        let Some(on) = self.all[id as usize].on.take() else { return };
-        self.over.remove(&on);
-        self.all[on.0 as usize].children.retain(|child| *child != id);
+    /// Whether a mount shows this node or has it as its mount point.
+    pub(crate) fn use_node(&self, node: NodeId) -> bool {
+        self.nodes.contains(&node)
+    }
+
+    /// Whether `..` stays at a place: the root of a mount that is mounted nowhere.
+    pub(super) fn is_top(&self, place: Place) -> bool {
+        let mount = self.of(place.mount);
+        mount.root == place.node && mount.on.is_none() && self.any
     }
 }
 
@@ -131,6 +149,7 @@ impl Names {
     #[must_use]
     pub(crate) fn attach(&mut self, id: MountId, over: Place) -> bool {
         let over = self.topmost(over);
+        self.mounts.nodes.insert(over.node);
         let mut below = Some(over.mount);
         while let Some(mount) = below {
             self.work += 1;
@@ -139,56 +158,121 @@ impl Names {
             }
             below = self.mounts.of(mount).on.map(|(mount, _)| mount);
         }
-        self.mounts.detach(id);
+        self.detach(id);
         self.mounts.all[id as usize].on = Some((over.mount, over.node));
         self.mounts.all[over.mount as usize].children.push(id);
         self.mounts.over.insert((over.mount, over.node), id);
-        if self.mounts.of(over.mount).sends {
-            let mount = &mut self.mounts.all[id as usize];
-            (mount.sends, mount.receives) = (true, true);
-            self.may_appear(over, id);
-        }
         self.shape += 1;
+        if !self.mounts.of(over.mount).sends {
+            return true;
+        }
+        self.propagate(id, Propagation::Shared, true);
+        self.peers(over).into_iter().filter(|peer| *peer != id).all(|peer| self.may_appear(peer, over.node))
+    }
+
+    /// Other mounts that show a place and may receive what is mounted there.
+    fn peers(&mut self, place: Place) -> Vec<MountId> {
+        const STEPS: u64 = 8;
+        self.work += self.mounts.all.len() as u64 * STEPS;
+        (0..self.mounts.all.len() as u32)
+            .filter(|n| *n != place.mount && self.mounts.of(*n).receives)
+            .filter(|n| self.is_within(place.node, self.mounts.of(*n).root))
+            .collect()
+    }
+
+    /// A mount may have appeared there. False: there are too many mounts.
+    fn may_appear(&mut self, peer: MountId, point: NodeId) -> bool {
+        if self.mounts.over.contains_key(&(peer, point)) {
+            return true;
+        }
+        let root = self.other_file_system(Skip::UnfollowedMount);
+        let Some(unknown) = self.mounts.add(Mount { on: Some((peer, point)), ..Mount::of(root) }) else { return false };
+        self.mounts.over.insert((peer, point), unknown);
+        self.mounts.all[peer as usize].children.push(unknown);
         true
     }
 
-    /// What was mounted over a place may also be seen in other mounts that show this place.
-    fn may_appear(&mut self, place: Place, id: MountId) {
+    /// Takes a mount, with what is mounted on it, from its mount point.
+    fn detach(&mut self, id: MountId) {
+        let Some(on) = self.mounts.all[id as usize].on.take() else { return };
+        self.mounts.over.remove(&on);
+        let children = &mut self.mounts.all[on.0 as usize].children;
+        if let Some(at) = children.iter().rposition(|child| *child == id) {
+            self.work += (children.len() - at) as u64;
+            children.swap_remove(at);
+        }
+        self.shape += 1;
+    }
+
+    /// umount. `lazily`: what is mounted on it is taken away, too (`MNT_DETACH`).
+    pub(crate) fn unmount(&mut self, id: MountId, lazily: bool) {
+        if let Some((mount, node)) = self.mounts.of(id).on.filter(|(below, _)| self.mounts.of(*below).sends) {
+            for peer in self.peers(Place { node, mount }) {
+                if let Some(there) = self.mounts.over.get(&(peer, node)).copied() {
+                    self.hide(there);
+                }
+            }
+        }
+        let mut todo = vec![id];
+        while let Some(id) = todo.pop() {
+            self.detach(id);
+            (self.mounts.all[id as usize].sends, self.mounts.all[id as usize].receives) = (false, false);
+            if lazily {
+                todo.extend(&self.mounts.of(id).children);
+            }
+        }
+    }
+
+    /// What a mount shows is unknown from now on.
+    pub(crate) fn hide(&mut self, id: MountId) {
+        let root = self.other_file_system(Skip::UnfollowedMount);
+        self.mounts.all[id as usize].root = root;
+        self.shape += 1;
+    }
+
+    /// A name was removed, or another file took its place. Mounts on it are gone, and mounts that show its file show
+    /// one without a name.
+    pub(crate) fn name_left_mounts(&mut self, node: NodeId) {
+        if !self.mounts.use_node(node) {
+            return;
+        }
         self.work += self.mounts.all.len() as u64;
-        let peers: Vec<MountId> = (0..self.mounts.all.len() as u32)
-            .filter(|n| *n != place.mount && *n != id && self.mounts.of(*n).receives)
-            .filter(|n| self.is_within(place.node, self.mounts.of(*n).root))
-            .filter(|n| !self.mounts.over.contains_key(&(*n, place.node)))
-            .collect();
-        for peer in peers {
-            let root = self.other_file_system(Skip::UnfollowedMount);
-            let unknown = Mount { root, on: Some((peer, place.node)), children: vec![], sends: false, receives: false };
-            let Some(unknown) = self.mounts.add(unknown) else { return };
-            self.mounts.over.insert((peer, place.node), unknown);
-            self.mounts.all[peer as usize].children.push(unknown);
+        for id in 0..self.mounts.all.len() as u32 {
+            if self.mounts.of(id).on.is_some_and(|(_, point)| point == node) {
+                self.unmount(id, true);
+            }
+            if self.mounts.of(id).root == node {
+                self.hide(id);
+            }
         }
     }
 
     /// A mount that shows `root` and is attached nowhere. `None`: there are too many mounts.
     pub(crate) fn new_mount(&mut self, root: NodeId) -> Option<MountId> {
-        self.mounts.add(Mount { root, on: None, children: Vec::new(), sends: false, receives: false })
+        self.mounts.add(Mount::of(root))
     }
 
     /// Likewise, a mount that shows a place and belongs to the peer group of its mount.
     pub(crate) fn new_bind(&mut self, place: Place) -> Option<MountId> {
         let Mount { sends, receives, .. } = *self.mounts.of(place.mount);
-        self.mounts.add(Mount { root: place.node, on: None, children: Vec::new(), sends, receives })
+        self.mounts.add(Mount { sends, receives, ..Mount::of(place.node) })
     }
 
     /// A mount that shows a place, with what is mounted below it (`MS_REC`).
     pub(crate) fn copy_from(&mut self, place: Place) -> Option<MountId> {
         let copy = self.new_bind(place)?;
-        self.copy_children(place.mount, copy, place.node)?;
+        self.copy_children((place.mount, copy), place.node, true)?;
         Some(copy)
     }
 
-    /// Copies of what is mounted on `of` below `dir`: pairs of mount and copy, with `of` and `copy` itself.
-    fn copy_children(&mut self, of: MountId, copy: MountId, dir: NodeId) -> Option<HashMap<MountId, MountId>> {
+    /// Copies of what is mounted on `of` below `dir`: pairs of mount and copy, with `of` and `copy` itself. `binds`: what
+    /// is unbindable is left out.
+    fn copy_children(
+        &mut self,
+        (of, copy): (MountId, MountId),
+        dir: NodeId,
+        binds: bool,
+    ) -> Option<HashMap<MountId, MountId>> {
         let mut copies = HashMap::from([(of, copy)]);
         let mut todo = vec![of];
         while let Some(parent) = todo.pop() {
@@ -196,7 +280,8 @@ impl Names {
             self.work += children.len() as u64 + 1;
             for child in children {
                 let Some((_, point)) = self.mounts.of(child).on else { continue };
-                if child == copy || parent == of && !self.is_within(point, dir) {
+                let left_out = child == copy || binds && self.mounts.of(child).unbindable;
+                if left_out || parent == of && !self.is_within(point, dir) {
                     continue;
                 }
                 let on = (copies[&parent], point);
@@ -222,7 +307,7 @@ impl Names {
         let copy = self.new_bind(Place { node: root, mount: top })?;
         // A copy alone changes no path.
         self.mounts.any = was_used;
-        self.copy_children(top, copy, ROOT)
+        self.copy_children((top, copy), ROOT, false)
     }
 
     /// Sets how a mount propagates; `below`: also what is mounted on it.
@@ -231,7 +316,9 @@ impl Names {
         while let Some(id) = todo.pop() {
             self.work += 1;
             let mount = &mut self.mounts.all[id as usize];
-            (mount.sends, mount.receives) = (how == Propagation::Shared, how != Propagation::Private);
+            (mount.sends, mount.receives) =
+                (how == Propagation::Shared, matches!(how, Propagation::Shared | Propagation::Slave));
+            mount.unbindable = how == Propagation::Unbindable;
             if below {
                 todo.extend(&mount.children);
             }
@@ -249,8 +336,8 @@ impl Names {
     #[must_use]
     pub(crate) fn pivot(&mut self, new: MountId, old: MountId, put: Place) -> bool {
         let under_old = self.mounts.of(old).on;
-        self.mounts.detach(new);
-        self.mounts.detach(old);
+        self.detach(new);
+        self.detach(old);
         let attached = under_old.is_none_or(|(mount, node)| self.attach(new, Place { node, mount }));
         attached && self.attach(old, put)
     }
@@ -273,7 +360,9 @@ impl Names {
         let mut points = Vec::new();
         for id in 0..self.mounts.all.len() as u32 {
             let Mount { root, on, .. } = *self.mounts.of(id);
-            self.mounts.all[id as usize].root = moved(self, root);
+            let shown = moved(self, root);
+            self.mounts.all[id as usize].root = shown;
+            self.mounts.nodes.insert(shown);
             let Some((below, point)) = on else { continue };
             let there = moved(self, point);
             if there != point {
@@ -283,6 +372,7 @@ impl Names {
         }
         // Two directories may have been exchanged, so all old points go first.
         for (id, on) in points {
+            self.mounts.nodes.insert(on.1);
             self.mounts.over.insert(on, id);
             self.mounts.all[id as usize].on = Some(on);
         }
@@ -290,186 +380,4 @@ impl Names {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names() -> Names {
-        Names::new(&[])
-    }
-
-    /// Mounts what is at `from` over `to`, in the namespace with the root mount `space`.
-    fn bind(n: &mut Names, space: MountId, from: &str, to: &str) -> MountId {
-        let [from, to] = [from, to].map(|path| place(n, space, path));
-        let new = n.new_bind(from).unwrap();
-        assert!(n.attach(new, to));
-        new
-    }
-
-    fn place(n: &mut Names, space: MountId, path: &str) -> Place {
-        n.mounts.start = (space, space);
-        n.resolve(ROOT, ROOT, path.as_bytes(), true).expect("no loop");
-        n.mounts.led.unwrap()
-    }
-
-    fn led(n: &mut Names, space: MountId, path: &str) -> String {
-        let place = place(n, space, path);
-        String::from_utf8(n.path(place.node)).unwrap()
-    }
-
-    fn new_space(n: &mut Names, of: MountId) -> MountId {
-        let copy = n.copy_namespace(of).unwrap()[&of];
-        n.propagate(copy, Propagation::Private, true);
-        copy
-    }
-
-    #[test]
-    fn paths_continue_behind_a_bind_mount_in_its_namespace_alone() {
-        let mut n = names();
-        let space = new_space(&mut n, INITIAL);
-        bind(&mut n, space, "/from", "/to");
-        assert_eq!(led(&mut n, space, "/to/a/b"), "/from/a/b");
-        let from = n.literal(b"/from");
-        assert_eq!(n.entered.take(), Some((from, b"a/b".to_vec())), "where a replay starts its path");
-        assert_eq!(led(&mut n, INITIAL, "/to/a/b"), "/to/a/b");
-        assert_eq!(led(&mut n, space, "/to/../x"), "/x", "a mount's parent is that of its mount point");
-        let deeper = new_space(&mut n, space);
-        let top = place(&mut n, deeper, "/to").mount;
-        n.mounts.detach(top);
-        assert_eq!(led(&mut n, deeper, "/to/a"), "/to/a");
-        assert_eq!(led(&mut n, space, "/to/a"), "/from/a");
-    }
-
-    #[test]
-    fn a_directory_in_a_mount_has_the_parent_of_the_mount_point() {
-        let mut n = names();
-        bind(&mut n, INITIAL, "/a/from", "/b/c/to");
-        let cwd = place(&mut n, INITIAL, "/b/c/to/s");
-        n.mounts.start = (cwd.mount, INITIAL);
-        let node = n.resolve(ROOT, cwd.node, b"../../x", true).expect("no loop");
-        assert_eq!(n.path(node), b"/b/c/x");
-        let here = n.resolve(ROOT, cwd.node, b"../x", true).expect("no loop");
-        assert_eq!(n.path(here), b"/a/from/x");
-    }
-
-    #[test]
-    fn the_topmost_mount_counts_and_a_directory_may_be_mounted_on_itself() {
-        let mut n = names();
-        let mounts = ["/to", "/a", "/b"].map(|from| bind(&mut n, INITIAL, from, "/to"));
-        for (top, shown) in mounts.into_iter().rev().zip(["/b/x", "/a/x", "/to/x"]) {
-            assert_eq!(led(&mut n, INITIAL, "/to/x"), shown);
-            assert_eq!(led(&mut n, INITIAL, "/to/../x"), "/x");
-            let place = place(&mut n, INITIAL, "/to");
-            assert_eq!(n.mounts.topped_by(place), Some(top));
-            n.mounts.detach(top);
-        }
-        assert_eq!(led(&mut n, INITIAL, "/to/x"), "/to/x");
-    }
-
-    #[test]
-    fn a_mount_in_a_mount_is_seen_there_alone() {
-        let mut n = names();
-        let space = new_space(&mut n, INITIAL);
-        bind(&mut n, space, "/a", "/b");
-        bind(&mut n, space, "/c", "/b/s");
-        assert_eq!(led(&mut n, space, "/b/s/x"), "/c/x");
-        assert_eq!(led(&mut n, space, "/a/s/x"), "/a/s/x");
-        // A bind mount shows its directory alone, a recursive one what is mounted there, too.
-        bind(&mut n, space, "/b", "/plain");
-        assert_eq!(led(&mut n, space, "/plain/s/x"), "/a/s/x");
-        let from = place(&mut n, space, "/b");
-        let (copy, over) = (n.copy_from(from).unwrap(), place(&mut n, space, "/all"));
-        assert!(n.attach(copy, over));
-        assert_eq!(led(&mut n, space, "/all/s/x"), "/c/x");
-    }
-
-    #[test]
-    fn where_a_mount_may_propagate_paths_lead_to_an_unfollowed_one() {
-        let mut n = names();
-        bind(&mut n, INITIAL, "/a", "/b");
-        bind(&mut n, INITIAL, "/c", "/b/s");
-        assert_eq!(led(&mut n, INITIAL, "/b/s/x"), "/c/x");
-        let seen = place(&mut n, INITIAL, "/a/s/x");
-        assert_eq!(n.area(seen.node), Some(Skip::UnfollowedMount));
-        assert_eq!(led(&mut n, INITIAL, "/a/t"), "/a/t");
-    }
-
-    #[test]
-    fn a_moved_mount_takes_along_what_is_mounted_on_it() {
-        let mut n = names();
-        let space = new_space(&mut n, INITIAL);
-        let moved = bind(&mut n, space, "/a", "/b");
-        let cwd = place(&mut n, space, "/b");
-        bind(&mut n, space, "/c", "/b/s");
-        let to = place(&mut n, space, "/d/e");
-        assert!(n.attach(moved, to));
-        assert_eq!(led(&mut n, space, "/d/e/s/x"), "/c/x");
-        assert_eq!(led(&mut n, space, "/b/s"), "/b/s");
-        n.mounts.start = (cwd.mount, space);
-        let node = n.resolve(ROOT, cwd.node, b"../x", true).expect("no loop");
-        assert_eq!(n.path(node), b"/d/x");
-        let inside = place(&mut n, space, "/d/e/s");
-        assert!(!n.attach(moved, inside), "a mount in itself");
-    }
-
-    #[test]
-    fn a_new_root_stands_on_the_old_one() {
-        let mut n = names();
-        let space = new_space(&mut n, INITIAL);
-        let new = bind(&mut n, space, "/jail", "/jail");
-        let put = place(&mut n, space, "/jail/old");
-        assert!(n.pivot(new, space, put));
-        n.mounts.start = (new, new);
-        let root = n.literal(b"/jail");
-        let led = |n: &mut Names, path: &[u8]| {
-            let node = n.resolve(root, root, path, true).expect("no loop");
-            n.path(node)
-        };
-        assert_eq!(led(&mut n, b"/etc/x"), b"/jail/etc/x");
-        assert_eq!(led(&mut n, b"/old/etc/x"), b"/etc/x");
-        assert_eq!(led(&mut n, b"/old/../x"), b"/jail/x");
-        assert_eq!(led(&mut n, b"/../../x"), b"/jail/x");
-        n.mounts.detach(space);
-        assert_eq!(led(&mut n, b"/old/etc/x"), b"/jail/old/etc/x");
-    }
-
-    #[test]
-    fn exchanged_mount_points_keep_their_mounts() {
-        let mut n = names();
-        bind(&mut n, INITIAL, "/x", "/a");
-        bind(&mut n, INITIAL, "/y", "/b");
-        let (a, b) = (n.literal(b"/a"), n.literal(b"/b"));
-        n.relocate_mounts(|_, node| {
-            if node == a {
-                b
-            } else if node == b {
-                a
-            } else {
-                node
-            }
-        });
-        assert_eq!(led(&mut n, INITIAL, "/a"), "/y");
-        assert_eq!(led(&mut n, INITIAL, "/b"), "/x");
-    }
-
-    #[test]
-    fn too_many_mounts_are_refused() {
-        let mut n = names();
-        for at in 0..1000 {
-            bind(&mut n, INITIAL, "/a", &format!("/{at}"));
-        }
-        let copies = (0..2 * MOST_MOUNTS / 1000).map_while(|_| n.copy_namespace(INITIAL)).count();
-        assert!((MOST_MOUNTS / 1100..MOST_MOUNTS / 900).contains(&copies), "{copies}");
-    }
-
-    #[test]
-    fn other_file_systems_are_skipped() {
-        let mut n = names();
-        let to = place(&mut n, INITIAL, "/to");
-        let other = n.other_file_system(Skip::OtherMount);
-        let mount = n.new_mount(other).unwrap();
-        assert!(n.attach(mount, to));
-        let seen = place(&mut n, INITIAL, "/to/x/y");
-        assert_eq!(n.area(seen.node), Some(Skip::OtherMount));
-        assert_eq!(n.area(to.node), None);
-    }
-}
+mod tests;

@@ -96,6 +96,10 @@ impl Names {
             self.by_root = true;
             return at;
         }
+        if self.mounts.is_top(at) {
+            self.mounts.crossed = true;
+            return at;
+        }
         if at == from && !self.is_nameless(at.node) {
             self.crossed.push(at.node);
         }
