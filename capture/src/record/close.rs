@@ -75,7 +75,7 @@ pub(super) fn close(
         unended.requests.iter().try_for_each(|rq| a.rq(rq))?;
         unended.bios.iter().try_for_each(|bio| a.bio(bio))?;
         a.finish()?;
-        a.writer.flush()
+        a.writer.flush_all_tasks()
     };
     assembler.writer.use_reserve();
     // Also after a write error: these tables are small, and a reel without tasks cannot be replayed.

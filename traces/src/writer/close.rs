@@ -4,7 +4,6 @@ use super::ReelWriter;
 use crate::{
     Manifest, Result,
     format::manifest::{ROW_CLASSES, State},
-    writer::LIVING,
 };
 
 impl ReelWriter {
@@ -16,9 +15,7 @@ impl ReelWriter {
     /// # Errors
     /// If a segment or the manifest cannot be written.
     pub fn close(mut self, mut manifest: Manifest) -> Result<Manifest> {
-        // Before these tasks are written to their table, see `flush_if_old`.
-        let removed = self.tasks.remove_apart(LIVING);
-        let flushed = self.flush().and(removed);
+        let flushed = self.flush_all_tasks();
         manifest.segments = self.segments();
         let lost = self.lost();
         if !lost.is_empty() || flushed.is_err() || manifest.state == State::Truncated {

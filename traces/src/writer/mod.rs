@@ -451,12 +451,15 @@ impl ReelWriter {
             self.find_causes()?;
         }
         self.causes.named(self.ops.named.drain(..));
+        // Before the ended tasks: a crash in between must not leave a task in both places.
+        if self.tasks.is_old() {
+            self.living_left_out = self.tasks.write_apart(LIVING, living(), Synced::AtOnce)?;
+        }
         each_table!(self, t => t.flush_if_old()?);
         let closed = self.ops.segments.len() + self.block.segments.len() + self.bio.segments.len();
         if closed != self.closed {
             self.closed = closed;
             self.reserve.grow(closed);
-            // Before the ended tasks: a crash in between must not leave a task in both places.
             self.living_left_out = self.tasks.write_apart(LIVING, living(), Synced::AtOnce)?;
             self.flush_referred()?;
         }
@@ -495,6 +498,12 @@ impl ReelWriter {
             if first.is_ok() { first = r; }
         });
         first
+    }
+
+    /// Likewise at the end of a recording, when all tasks are rows. A crash leaves none of them in two places.
+    pub fn flush_all_tasks(&mut self) -> Result<()> {
+        let removed = self.tasks.remove_apart(LIVING);
+        self.flush().and(removed)
     }
 
     /// Frees the memory of tables without waiting rows: some 100 bytes per row that waited at the peak.

@@ -308,6 +308,23 @@ fn parts_of_open_segments_become_segments() {
     assert_eq!(reel.manifest.ended, KILLED);
 }
 
+/// A writer died after it had written the tasks that had lived, and before it closed the reel.
+#[test]
+fn a_task_is_in_one_place() {
+    let (_dir, path) = place();
+    let mut w = ReelWriter::create(&path, &manifest(), small_segments()).unwrap();
+    w.ops.push(op(0)).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    w.flush_if_old(|| vec![task(1, None)]).unwrap();
+    assert!(path.join("tasks/living.parquet").exists());
+    w.tasks.push(task(1, None)).unwrap();
+    w.flush_all_tasks().unwrap();
+    drop(w);
+    let report = validate(&path, true).unwrap();
+    assert!(report.valid, "{:#?}", report.problems);
+    assert_eq!(Reel::open(&path).unwrap().count::<Task>(), 1);
+}
+
 #[test]
 fn parts_go_with_their_segment() {
     let (_dir, path) = place();
