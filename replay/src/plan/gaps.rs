@@ -68,7 +68,7 @@ fn is_gap(machine: &Machine, r: &Rec, v: &Operands, why: Skip) -> bool {
         // The place is elsewhere, the user decided, or the work is not on files.
         Skip::Proc | Skip::Sys | Skip::Dev | Skip::Outside | Skip::OtherMount | Skip::PrivilegedAttribute => false,
         // It may be on files of the tree.
-        Skip::UnfollowedMount => true,
+        Skip::UnfollowedMount => !matches!(r.call, Call::Close | Call::CloseRange),
         // The file is known where the call opened one.
         Skip::MagicLink => {
             let changes = !only_looks(r) && !r.call.reads() && r.call != Call::Chdir;

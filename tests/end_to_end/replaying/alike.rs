@@ -217,7 +217,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         script: "python3 -c \"import ctypes,os\nl=ctypes.CDLL(None,use_errno=True); w=os.getcwd()\n\
                  def ok(r): assert r==0, ctypes.get_errno()\n\
                  m=lambda s,t,f: ok(l.mount(s,t,None,f,None))\n\
-                 ok(l.unshare(0x20000)); m(None,b'/',0x44000); m(b'a',b'b',0x1000); os.chdir('b'); ok(l.umount2((w+'/b').encode(),2))\n\
+                 ok(l.unshare(0x20000)); m(None,b'/',0x44000); t=l.syscall(428,-100,b'a',1); assert t>=0; os.close(t); m(b'a',b'b',0x1000); os.chdir('b'); ok(l.umount2((w+'/b').encode(),2))\n\
                  open('../up','w').write('1'); os.chdir(w); open('b/own','w').write('2')\n\
                  m(b'nr',b'nr',0x1000); os.chdir('nr'); ok(l.syscall(155,b'.',b'.')); ok(l.umount2(b'.',2)); os.chdir('/d')\n\
                  open('../h','w').write('3'); open('/d/../../g','w').write('4')\"; ls a b nr",
