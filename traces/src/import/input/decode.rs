@@ -20,7 +20,7 @@ const MOST_LAYERS: usize = 4;
 const MOST_XZ_KIB: u32 = 128 * 1024;
 /// What any compressed file may expand to.
 const MOST_BYTES: u64 = 1 << 30;
-/// What a larger one may expand to, as a multiple of what was read. Traces are compressed to a thousandth at best.
+/// A larger one may expand to this multiple of what was read. Traces are compressed to a thousandth at best.
 const MOST_RATIO: u64 = 2000;
 /// Suffixes of compressed files.
 pub(super) const SUFFIXES: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
