@@ -33,7 +33,9 @@ pub mod validate;
 pub mod writer;
 
 pub use error::ReelError;
-pub use format::{calls, columns, disk, manifest, manifest::Manifest, mounting, rows, table, tables, text, text::Text};
+pub use format::{
+    calls, columns, disk, manifest, manifest::Manifest, mounting, rows, table, tables, text, text::Text, xattrs,
+};
 pub use host::fiemap;
 pub use reader::Reel;
 pub use writer::{ReelWriter, TableWriter, WriterOptions, anonymized, causes, rotate};

@@ -20,7 +20,11 @@ pub use key::Key;
 
 use crate::{
     Text,
-    format::{table::Row, text},
+    format::{
+        table::Row,
+        text,
+        xattrs::{self, Attributes},
+    },
     host::os_path,
 };
 
@@ -58,6 +62,8 @@ pub(crate) enum Holds {
     Name,
     /// The value that belongs to that name.
     Value,
+    /// Names and values of extended attributes.
+    Attributes,
     /// Free text, which may contain names: hashed as a whole.
     Message,
     /// Anything else: hashed as a whole.
@@ -75,6 +81,7 @@ pub(crate) fn holds(column: &str) -> Holds {
         "message" | "user_stack" | "content_hash" => Holds::Message,
         "name" => Holds::Name,
         "value" => Holds::Value,
+        "xattrs" => Holds::Attributes,
         _ => Holds::Other,
     }
 }
@@ -201,6 +208,18 @@ impl Anonymizer {
         format!("{space}{}", self.hash(&text::to_bytes(&name[space.len()..])))
     }
 
+    /// Maps the names and values of extended attributes.
+    fn attributes(&mut self, all: &Text) -> Text {
+        let mut mapped = Attributes::new();
+        for (name, value) in xattrs::from_text(all) {
+            let name = text::from_bytes(&name);
+            let keep = words::ACLS.contains(&&*name) && is_access_list(&value);
+            let value = if keep { value } else { text::to_bytes(&self.other(&text::from_bytes(&value))).into() };
+            mapped.insert(text::to_bytes(&self.xattr(&name)).into(), value);
+        }
+        xattrs::to_text(&mapped).unwrap_or_default()
+    }
+
     fn whole(&mut self, what: &Text, map: impl FnOnce(&mut Self, &str) -> String) -> Text {
         if let Some(known) = self.whole.get(what) {
             return known.clone();
@@ -243,6 +262,7 @@ impl Anonymizer {
             // Ids, which are numbers.
             Holds::Value if call.as_deref().is_some_and(words::names_users) => value.clone(),
             Holds::Value => self.other(value),
+            Holds::Attributes => self.attributes(value),
             Holds::Path => self.path(value),
             Holds::Comm => self.comm(value),
             Holds::Message | Holds::Other => self.other(value),

@@ -70,6 +70,9 @@ pub struct Manifest {
     pub resolution: BTreeMap<String, String>,
     /// How much of the tree was looked at before the start; absent if nothing was.
     pub snapshot: Option<TreeSnapshot>,
+    /// How much of the tree was looked at when the recording ended: table `final_tree`. Absent: recorded programs still
+    /// ran, or what ran was no command.
+    pub final_tree: Option<TreeSnapshot>,
     /// Cost of recording.
     pub cost: Cost,
     /// Warnings, as sentences.
@@ -252,13 +255,13 @@ pub struct IoLimit {
     pub writes_per_s: Option<i64>,
 }
 
-/// How much of the tree was looked at before the start.
+/// How much of the tree was looked at.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct TreeSnapshot {
     /// Names found.
     pub names: i64,
-    /// It ended at a limit: a name that is not in `tree` is unknown, not absent.
+    /// It ended at a limit: a name that is not in the table is unknown, not absent.
     pub partial: bool,
 }
 

@@ -7,6 +7,7 @@
 //! * [`columns`] builds columns, [`bytes`] and [`text`] are the cell types for bytes and strings;
 //! * [`calls`] lists system calls that several crates treat alike;
 //! * [`mounting`] says what the flags of mount(2) ask for;
+//! * [`xattrs`] stores the extended attributes of a file as one text;
 //! * [`manifest`] describes the reel as a whole, [`disk`] groups block-layer rows with their manifest entries.
 
 pub mod bytes;
@@ -19,3 +20,4 @@ pub mod rows;
 pub mod table;
 pub mod tables;
 pub mod text;
+pub mod xattrs;

@@ -585,6 +585,42 @@ table! {
         target: Option<Text> as Dict,
         /// Device of a character or block device node, `major << 20 | minor`.
         rdev: Option<i64> as Dict,
+        /// Extended attributes, a JSON object of names and values: `user.*`, `trusted.*`, access control lists and file
+        /// capabilities. Null: none, or not known.
+        xattrs: Option<Text> as Dict,
+    }
+}
+
+table! {
+    /// The name space that a command left behind, seen when its recording ended. Parents come first. Written only if
+    /// all recorded programs had ended by then.
+    pub struct FinalName in "final_tree", sorted by order {
+        /// Position.
+        order: i64 as Delta,
+        /// Absolute path.
+        path: Text as Dict,
+        /// As in `files`, or `absent`: the operations say that the name exists, but it does not.
+        kind: Text as Dict,
+        /// Size. Null for a file that the recorder itself had open as its standard input, output or error.
+        size_bytes: Option<i64> as Dict,
+        /// Permission bits.
+        mode: Option<i32> as Dict,
+        /// Owner.
+        uid: Option<i32> as Dict,
+        /// Group.
+        gid: Option<i32> as Dict,
+        /// Number of names of the file. Null for directories.
+        links: Option<i64> as Dict,
+        /// Names with the same non-null value are one file (hard links).
+        link_id: Option<i64> as Dict,
+        /// Target of a symbolic link.
+        target: Option<Text> as Dict,
+        /// Device of a character or block device node, `major << 20 | minor`.
+        rdev: Option<i64> as Dict,
+        /// Extended attributes, as in `tree`. Null: none.
+        xattrs: Option<Text> as Dict,
+        /// 1: a directory all of whose names are in this table. Null elsewhere.
+        complete: Option<i32> as Dict,
     }
 }
 

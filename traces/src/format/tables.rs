@@ -21,6 +21,7 @@ pub fn each<V: Visitor>(visitor: &mut V) -> Result<(), V::Error> {
     visitor.table::<rows::Fd>()?;
     visitor.table::<rows::Map>()?;
     visitor.table::<rows::Tree>()?;
+    visitor.table::<rows::FinalName>()?;
     visitor.table::<rows::Extent>()?;
     visitor.table::<rows::Op>()?;
     visitor.table::<rows::Name>()?;

@@ -2,6 +2,7 @@
 //!
 //! In: /proc, /sys and the FIEMAP ioctl. Out: [`Host`], mounts and extents. Reads only. May use: `format`.
 
+pub mod attributes;
 pub mod fiemap;
 
 use std::{

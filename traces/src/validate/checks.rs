@@ -25,6 +25,7 @@ const CLASSES: &[&str] = &[
     "directory",
     "bitmap",
     "tree",
+    "final_tree",
     "extent_map",
     "superblock",
     "swap",
@@ -60,6 +61,8 @@ const EVENTS: &[&str] = &[
 ];
 /// Words of `files.kind` and `tree.kind`.
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
+/// Words of `final_tree.kind`.
+const FINAL_KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other", "absent"];
 /// Words of `names.how`.
 const HOWS: &[&str] = &["there", "seen", "created", "linked", "renamed"];
 /// Words of `names.ended`.
@@ -204,6 +207,11 @@ pub(super) fn rows(table: &str, batch: &RecordBatch, place: &mut Place<'_>, know
         "tree" => {
             words(batch, place, "kind", KINDS)?;
             words(batch, place, "origin", ORIGINS)
+        }
+        "final_tree" => {
+            words(batch, place, "kind", FINAL_KINDS)?;
+            at_least(batch, place, "size_bytes", 0)?;
+            at_least(batch, place, "links", 0)
         }
         "extents" => {
             at_least(batch, place, "offset_bytes", 0)?;

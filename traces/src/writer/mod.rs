@@ -157,6 +157,8 @@ pub struct ReelWriter {
     pub stops: TableWriter<rows::Stop>,
     /// The initial tree.
     pub tree: TableWriter<rows::Tree>,
+    /// The final tree.
+    pub final_tree: TableWriter<rows::FinalName>,
     /// On-disk layout of its files.
     pub extents: TableWriter<rows::Extent>,
     /// Contents of writes.
@@ -191,6 +193,10 @@ macro_rules! each_table {
         }
         {
             let $t = &mut $w.tree;
+            $body
+        }
+        {
+            let $t = &mut $w.final_tree;
             $body
         }
         {
@@ -342,6 +348,7 @@ impl ReelWriter {
             stops: TableWriter::new(folder, options),
             waits: TableWriter::new(folder, options),
             tree: TableWriter::new(folder, options),
+            final_tree: TableWriter::new(folder, options),
             extents: TableWriter::new(folder, options),
             contents: TableWriter::new(folder, options),
             actions: TableWriter::new(folder, options),
