@@ -3,6 +3,7 @@
 //! disk now. If the workload changed it, only what the results of operations tell is known.
 
 mod descriptors;
+pub(crate) mod final_tree;
 mod mount_calls;
 mod mounts;
 mod name_history;
@@ -20,13 +21,14 @@ use std::{
 
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, Result, Text,
-    manifest::{Kind, State},
+    manifest::{Kind, State, TreeSnapshot},
     rows::{Fd, Map, Name, Op, Tree},
     table::{Column, Row, column},
 };
 
 use crate::before::{namespace::Names, snapshot::Snapshot};
 
+use final_tree::AtEnd;
 use mounts::INITIAL;
 use name_history::{History, is};
 use path_resolution::{follows, names_file, opens};
@@ -40,8 +42,14 @@ fn is_virtual(path: &str) -> bool {
     ["/proc", "/sys", "/dev"].iter().any(|v| path.starts_with(v)) && !path.starts_with("/dev/shm")
 }
 
-/// Writes the tables `tree` and `names`. All other tables must have been flushed.
-pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut snapshot: Snapshot) -> Result<()> {
+/// Writes the tables `tree`, `names` and `final_tree`. All other tables must have been flushed.
+/// `at_end`: the final tree is looked at, since all recorded programs have ended.
+pub(crate) fn write_tree(
+    writer: &mut ReelWriter,
+    manifest: &mut Manifest,
+    mut snapshot: Snapshot,
+    at_end: Option<AtEnd<'_>>,
+) -> Result<()> {
     // Reads back what was written, because the operations may not fit in memory.
     writer.release();
     manifest.segments = writer.segments();
@@ -50,7 +58,14 @@ pub(crate) fn write_tree(writer: &mut ReelWriter, manifest: &mut Manifest, mut s
     let disk = Disk { names: writer.names().cloned(), unseen: false };
     let extents = snapshot.extents.take();
     let snapshot = disk.mapped(snapshot);
-    let (mut rows, left_out) = derive(&reel, snapshot, &disk, writer)?;
+    let d = follow(&reel, snapshot, &disk, writer)?;
+    let left_out = d.left_out;
+    let mut end = at_end.map(|at_end| final_tree::look(&d.names, &d.walked, &disk, at_end));
+    let mut rows = d.rows(&disk, end.as_mut().map(|end| std::mem::take(&mut end.moved)).unwrap_or_default());
+    if let Some(end) = end {
+        manifest.final_tree = Some(TreeSnapshot { names: end.rows.len() as i64, partial: end.cut });
+        end.rows.iter().try_for_each(|row| writer.final_tree.push_as_is(row))?;
+    }
     if left_out > 0 {
         manifest.warnings.push(format!(
             "{left_out} files beyond the first {MOST} were not looked up by their descriptors; the initial tree and the \
@@ -83,7 +98,7 @@ pub fn complete(path: &Path) -> Result<Option<String>> {
     }
     let mut writer = ReelWriter::beside(path)?;
     let disk = Disk { names: None, unseen: true };
-    let (mut rows, _) = derive(&reel, Snapshot::default(), &disk, &mut writer)?;
+    let mut rows = follow(&reel, Snapshot::default(), &disk, &mut writer)?.rows(&disk, Vec::new());
     rows.sort_by(|a, b| a.path.cmp(&b.path));
     for (order, mut row) in rows.into_iter().enumerate() {
         row.order = order as i64;
@@ -128,8 +143,20 @@ impl Clue {
     }
 }
 
-fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<(Vec<Tree>, i64)> {
-    let (mut d, left_out) = Deriver::new(reel, snapshot)?;
+/// Names that the workload changed: their current state is not the initial one.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Names whose content, mode or owner changed.
+    any: HashSet<String>,
+    /// Those whose content was written.
+    content: HashSet<String>,
+    /// Names whose extended attributes were set or removed.
+    attributes: HashSet<String>,
+}
+
+/// Follows all operations of a reel.
+fn follow(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter) -> Result<Deriver> {
+    let mut d = Deriver::new(reel, snapshot)?;
     d.names = std::mem::take(&mut d.names).mapped(disk.names.clone());
     if disk.unseen {
         d.names = std::mem::take(&mut d.names).unseen();
@@ -157,7 +184,7 @@ fn derive(reel: &Reel, snapshot: Snapshot, disk: &Disk, writer: &mut ReelWriter)
         d.history.take_gone().into_iter().try_for_each(|row| writer.file_names.push_as_is(&row))?;
     }
     std::mem::take(&mut d.history).into_held().try_for_each(|row| writer.file_names.push_as_is(&row))?;
-    Ok((d.rows(disk), left_out))
+    Ok(d)
 }
 
 /// Operations that say nothing about names and change nothing.
@@ -182,41 +209,43 @@ struct Deriver {
     names: Names,
     history: History,
     clues: HashMap<String, Clue>,
-    /// Names whose content or attributes the workload changed: their current state is not the initial one.
-    changed: HashSet<String>,
+    changes: Changes,
     /// Names created by link(2), and the first name of the file.
     same_file: HashMap<String, String>,
-    /// Names whose content was written.
-    written: HashSet<String>,
+    /// Directories whose content the snapshot has seen.
+    walked: HashSet<String>,
     /// Directories that were not empty although no entry was known.
     filled: HashSet<String>,
     files: MetFiles,
     places: Places,
+    /// Number of files that were not looked up by their descriptors.
+    left_out: i64,
     /// Files of mounts that are not part of the tree and were opened by `fsopen` or `fsmount`.
     mounted_elsewhere: HashSet<i64>,
 }
 
 impl Deriver {
-    fn new(reel: &Reel, snapshot: Snapshot) -> Result<(Self, i64)> {
+    fn new(reel: &Reel, snapshot: Snapshot) -> Result<Self> {
         let (files, left_out) = MetFiles::of(reel)?;
         let fds = reel.read::<Fd>()?;
         let mut there: HashSet<i64> = fds.iter().filter_map(|f| f.file).collect();
         there.extend(reel.read::<Map>()?.iter().map(|m| m.file));
-        Ok((Self::at_start(snapshot, files, &there, Places::new(reel.read()?, &fds)), left_out))
+        Ok(Self { left_out, ..Self::at_start(snapshot, files, &there, Places::new(reel.read()?, &fds)) })
     }
 
     /// `there`: files open or mapped at the start.
     fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
         Self {
             names: Names::new(snapshot.entries, snapshot.listed),
+            walked: snapshot.walked,
             history: History::there(there.iter().filter_map(|f| files.get(*f))),
             clues: HashMap::new(),
-            changed: HashSet::new(),
+            changes: Changes::default(),
             same_file: HashMap::new(),
-            written: HashSet::new(),
             filled: HashSet::new(),
             files,
             places,
+            left_out: 0,
             mounted_elsewhere: HashSet::new(),
         }
     }
@@ -293,6 +322,9 @@ impl Deriver {
             "stat" | "lstat" | "newfstatat" | "statx" => self.seen(path, ret, Clue::of_stat(op, ret)),
             "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes"
             | "futimesat" | "utimensat" => self.attributes_set(op, ret, path),
+            call if call.contains("setxattr") || call.contains("removexattr") => {
+                self.extended_attributes_set(op, ret, path)
+            }
             _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
             _ => self.through_descriptor(op, ret),
         }
@@ -375,6 +407,18 @@ impl Deriver {
         }
     }
 
+    fn extended_attributes_set(&mut self, op: &Op, ret: i64, path: Option<String>) {
+        let by_descriptor = || op.file.and_then(|f| self.files.path_of(f)).map(|p| p.to_string());
+        if let (Some(p), 0) = (path.clone().or_else(by_descriptor), ret)
+            && !self.names.is_new(&p)
+        {
+            let first = self.same_file.get(&p).cloned();
+            self.changes.attributes.extend(first);
+            self.changes.attributes.insert(p);
+        }
+        self.seen(path, ret, Clue::default());
+    }
+
     /// An operation on a descriptor: notes what it changes.
     fn through_descriptor(&mut self, op: &Op, ret: i64) {
         let target = match &*op.op {
@@ -434,14 +478,14 @@ impl Deriver {
     /// What has this name is no longer in its initial state. Names that did not exist before are not noted.
     fn note_changed(&mut self, path: &str) {
         if !self.names.is_new(path) {
-            self.changed.insert(path.to_owned());
+            self.changes.any.insert(path.to_owned());
         }
     }
 
     fn note_written(&mut self, path: &str) {
         if !self.names.is_new(path) {
-            self.changed.insert(path.to_owned());
-            self.written.insert(path.to_owned());
+            self.changes.any.insert(path.to_owned());
+            self.changes.content.insert(path.to_owned());
         }
     }
 

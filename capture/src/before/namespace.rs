@@ -242,6 +242,16 @@ impl Names {
         self.states.contains_key(path)
     }
 
+    /// Names that exist now, sorted, and whether the workload created them or moved something there.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.states.iter().filter(|(_, s)| **s != State::Gone).map(|(path, s)| (path.as_str(), *s == State::Made))
+    }
+
+    /// Whether this name exists now, as far as is known.
+    pub(crate) fn is_there(&self, path: &str) -> bool {
+        self.states.get(path).is_some_and(|s| *s != State::Gone)
+    }
+
     /// Whether the workload created what has this name, and nothing that existed before was moved there.
     pub(crate) fn is_new(&self, path: &str) -> bool {
         self.states.get(path) == Some(&State::Made) && self.is_unmoved(path)

@@ -9,7 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ioreel_traces::{rows::Tree, text};
+use ioreel_traces::{
+    host::attributes,
+    rows::Tree,
+    text,
+    xattrs::{self, Attributes},
+};
 
 use crate::{assemble::kind_of, before::extents::Extents, host::signals};
 
@@ -34,8 +39,10 @@ impl Bound {
 pub(crate) struct Snapshot {
     /// Entries by absolute path.
     pub(crate) entries: HashMap<String, Tree>,
-    /// Directories all of whose entries are included.
+    /// Directories all of whose entries are included. What was missing there came later.
     pub(crate) listed: HashSet<String>,
+    /// The same, whether or not entries came or went meanwhile, and but for the reel itself.
+    pub(crate) walked: HashSet<String>,
     /// A limit was reached.
     pub(crate) cut: bool,
     /// On-disk locations of its files, if requested.
@@ -63,7 +70,14 @@ pub(crate) fn entry(path: &Path, meta: &Metadata, origin: &str) -> Tree {
             None
         },
         rdev: matches!(kind, "char" | "block").then(|| device_number(meta.rdev())),
+        xattrs: xattrs::to_text(&attributes_of(path)),
     }
+}
+
+/// Those extended attributes of a file that a replay can give it.
+fn attributes_of(path: &Path) -> Attributes {
+    let all = attributes::attributes(path, attributes::is_of_workload);
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// A device number of stat(2) as in the reel.
@@ -110,7 +124,9 @@ impl Snapshot {
                 }
             }
             if whole {
-                self.listed.insert(text::from_bytes(dir.as_os_str().as_bytes()).to_string());
+                let dir = text::from_bytes(dir.as_os_str().as_bytes()).to_string();
+                self.listed.insert(dir.clone());
+                self.walked.insert(dir);
             }
         }
         Ok(())

@@ -9,11 +9,17 @@ use ioreel_traces::{
     rows::Op,
 };
 
-use super::{config::Config, name_of};
+use super::{
+    config::{Config, Layers, Target},
+    name_of,
+};
 use crate::{
     CaptureError,
     assemble::Assembler,
-    before::{derive, snapshot::Snapshot},
+    before::{
+        derive::{self, final_tree::AtEnd},
+        snapshot::Snapshot,
+    },
     host,
     pipeline::{Assembled, ledger},
     probes::{
@@ -101,7 +107,9 @@ pub(super) fn close(
     manifest.resolution = crate::assemble::fault::resolution();
     manifest.warnings.extend(session.missing.iter().map(Missing::tell));
     if error.is_none() {
-        error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot).err();
+        let at_end = leaves_final_tree(config, closing.goes_on)
+            .then_some(AtEnd { mounts: &closing.mounts, output: &config.output });
+        error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot, at_end).err();
     }
     if error.is_some() {
         manifest.state = State::Truncated;
@@ -122,6 +130,12 @@ pub(super) fn close(
         error = Some(ReelError::Moved { path: folder.path().into() });
     }
     Ok((manifest, error.map(CaptureError::Reel)))
+}
+
+/// Whether the tree is as the recorded programs left it. Programs that go on, or that wait for a recorded process, may
+/// change it.
+fn leaves_final_tree(config: &Config, goes_on: bool) -> bool {
+    matches!(config.target, Target::Command(_)) && !goes_on && config.layers != Layers::Block
 }
 
 fn warn_of_unread_devices(manifest: &mut Manifest, assembler: &Assembler) {

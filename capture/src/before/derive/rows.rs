@@ -2,13 +2,15 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    path::PathBuf,
+    fs::{self, DirEntry, Metadata},
+    io,
+    path::{Path, PathBuf},
     sync::{MutexGuard, PoisonError},
 };
 
-use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, writer::Names as MappedNames};
+use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, text, writer::Names as MappedNames};
 
-use super::{Clue, Deriver, is_virtual};
+use super::{Changes, Clue, Deriver, is_virtual};
 use crate::before::snapshot::Snapshot;
 
 /// The disk, accessed by the names of the reel, which are hashes if the reel is anonymised.
@@ -31,25 +33,51 @@ impl Disk {
         }
     }
 
-    /// The row of what is at `path` now; `None` if there is nothing, or the original name is unknown.
-    fn look(&self, path: &str, origin: &str) -> Option<Tree> {
-        let clear = self.clear(path).filter(|_| !self.unseen)?;
-        let meta = std::fs::symlink_metadata(&clear).ok()?;
-        let mut row = crate::before::snapshot::entry(&clear, &meta, origin);
+    /// The name in the reel of a path on disk.
+    pub(super) fn name_of(&self, clear: &str) -> String {
+        match self.names() {
+            Some(mut names) => names.path(&clear.into()).to_string(),
+            None => clear.to_owned(),
+        }
+    }
+
+    /// The row of a file on disk.
+    pub(super) fn row(&self, clear: &Path, meta: &Metadata, origin: &str) -> Tree {
+        let mut row = crate::before::snapshot::entry(clear, meta, origin);
         if let Some(mut names) = self.names() {
             names.row(&mut row);
         }
-        Some(row)
+        row
+    }
+
+    /// The row of what is at `path` now; `None` if there is nothing, or the original name is unknown.
+    fn look(&self, path: &str, origin: &str) -> Option<Tree> {
+        let clear = self.clear(path).filter(|_| !self.unseen)?;
+        let meta = fs::symlink_metadata(&clear).ok()?;
+        Some(self.row(&clear, &meta, origin))
+    }
+
+    /// The paths, in the reel, of what is in the directory `path` now; `None` if it cannot be listed.
+    pub(super) fn children(&self, path: &str) -> Option<Vec<String>> {
+        let entries = fs::read_dir(self.clear(path)?).ok()?;
+        let name = |entry: io::Result<DirEntry>| {
+            let clear = text::from_bytes(entry.ok()?.path().as_os_str().as_encoded_bytes());
+            Some(self.name_of(&clear))
+        };
+        entries.map(name).collect()
     }
 
     /// Converts the snapshot to the names of the reel.
     pub(super) fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
         if let Some(mut names) = self.names() {
-            let listed = std::mem::take(&mut snapshot.listed);
+            let (listed, walked) = (std::mem::take(&mut snapshot.listed), std::mem::take(&mut snapshot.walked));
             for (path, mut row) in std::mem::take(&mut snapshot.entries) {
                 names.row(&mut row);
                 if listed.contains(&path) {
                     snapshot.listed.insert(row.path.to_string());
+                }
+                if walked.contains(&path) {
+                    snapshot.walked.insert(row.path.to_string());
                 }
                 snapshot.entries.insert(row.path.to_string(), row);
             }
@@ -59,10 +87,12 @@ impl Disk {
 }
 
 impl Deriver {
-    /// All rows, including those of the snapshot.
-    pub(super) fn rows(self, disk: &Disk) -> Vec<Tree> {
-        let Self { mut names, clues, mut changed, mut written, filled, .. } = self;
+    /// All rows, including those of the snapshot. `moved`: content of directories that the workload moved as a whole.
+    pub(super) fn rows(self, disk: &Disk, moved: Vec<Tree>) -> Vec<Tree> {
+        let Self { mut names, clues, mut changes, filled, .. } = self;
         let (snapshot, mut before) = names.take_before();
+        let mut moved: HashMap<String, Tree> = moved.into_iter().map(|row| (row.path.to_string(), row)).collect();
+        before.extend(moved.keys().cloned());
         for dir in filled {
             // Entries seen later explain why the directory was not empty. If there are none, an entry is invented.
             let below = format!("{dir}/");
@@ -71,16 +101,19 @@ impl Deriver {
             }
         }
         let mut rows: Vec<Tree> = snapshot.into_values().collect();
-        let linked = linked(&before, &clues, &mut changed, &mut written);
+        let linked = linked(&before, &clues, &mut changes);
         for path in before {
             if is_virtual(&path) {
                 continue;
             }
+            if let Some(row) = moved.remove(&path) {
+                rows.push(row);
+                continue;
+            }
             let clue = clues.get(&path).cloned().unwrap_or_default();
-            let mut found = row(disk, &path, clue, changed.contains(&path));
+            let mut found = row(disk, &path, clue, &changes);
             if let Some(now) = names.name_now(&path).filter(|now| *now != path) {
-                let same_content = !written.contains(&path) && !written.contains(&now);
-                look_at_moved(disk, &mut found, &now, same_content);
+                look_at_moved(disk, &mut found, (&path, &now), &changes);
             }
             rows.push(found);
         }
@@ -91,12 +124,7 @@ impl Deriver {
 
 /// Groups the names that belonged to one file, according to opens through them. What the workload wrote through one
 /// name, it wrote through all.
-fn linked(
-    before: &BTreeSet<String>,
-    clues: &HashMap<String, Clue>,
-    changed: &mut HashSet<String>,
-    written: &mut HashSet<String>,
-) -> HashMap<String, i64> {
+fn linked(before: &BTreeSet<String>, clues: &HashMap<String, Clue>, changes: &mut Changes) -> HashMap<String, i64> {
     let mut names_of: HashMap<i64, Vec<&String>> = HashMap::new();
     for (name, clue) in clues.iter().filter(|(name, _)| before.contains(*name)) {
         if let Some(file) = clue.file {
@@ -105,7 +133,7 @@ fn linked(
     }
     let mut linked = HashMap::new();
     for (file, names) in names_of.into_iter().filter(|(_, names)| names.len() > 1) {
-        for set in [&mut *changed, &mut *written] {
+        for set in [&mut changes.any, &mut changes.content, &mut changes.attributes] {
             if names.iter().any(|n| set.contains(*n)) {
                 set.extend(names.iter().map(|n| (*n).clone()));
             }
@@ -130,8 +158,11 @@ fn share_links(rows: &mut [Tree], linked: &HashMap<String, i64>) {
 }
 
 /// The row of a name outside the snapshot.
-fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
-    if !changed && let Some(there) = disk.look(path, "first_touch") {
+fn row(disk: &Disk, path: &str, clue: Clue, changes: &Changes) -> Tree {
+    if !changes.any.contains(path)
+        && let Some(mut there) = disk.look(path, "first_touch")
+    {
+        there.xattrs = there.xattrs.filter(|_| !changes.attributes.contains(path));
         return there;
     }
     Tree {
@@ -144,15 +175,18 @@ fn row(disk: &Disk, path: &str, clue: Clue, changed: bool) -> Tree {
     }
 }
 
-/// Adds what can be read about something that the workload moved and did not remove: its kind, and its size if its
-/// content is unchanged.
-fn look_at_moved(disk: &Disk, row: &mut Tree, now: &str, same_content: bool) {
+/// Adds what can be read about something that the workload moved from `path` to `now` and did not remove: its kind, and
+/// its size and attributes if these are unchanged.
+fn look_at_moved(disk: &Disk, row: &mut Tree, (path, now): (&str, &str), changes: &Changes) {
     let Some(there) = disk.look(now, "derived") else { return };
+    let same = |changed: &HashSet<String>| !changed.contains(path) && !changed.contains(now);
+    let same_content = same(&changes.content);
     row.kind = there.kind;
     row.target = there.target;
     row.rdev = there.rdev;
     row.mode = row.mode.or(there.mode);
     (row.uid, row.gid) = (there.uid, there.gid);
+    row.xattrs = there.xattrs.filter(|_| same_content && same(&changes.attributes));
     if same_content {
         (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (there.size_bytes, there.alloc_bytes, there.mtime_ns);
     } else if row.kind != "regular" {
