@@ -68,7 +68,8 @@ fn attributes(path: &Path) -> String {
     let mut all = Vec::new();
     for name in names[..len].split(|b| *b == 0).filter(|n| !n.is_empty()) {
         let counts = [&b"user."[..], b"trusted.", b"system.posix_acl_", b"security.capability"];
-        if counts.iter().any(|prefix| name.starts_with(prefix)) {
+        // XFS lists access lists a second time.
+        if counts.iter().any(|prefix| name.starts_with(prefix)) && !name.starts_with(b"trusted.SGI_ACL_") {
             let mut value = vec![0; MAX_ATTRIBUTE_BYTES];
             let len = rustix::fs::lgetxattr(path, std::ffi::OsStr::from_bytes(name), &mut value).unwrap();
             all.push(format!("{}={:02x?}", String::from_utf8_lossy(name), &value[..len]));

@@ -1,9 +1,10 @@
 //! Follows mode, owner, umask and extended attributes of files: what the replay prepares at the start of a slice, what
 //! the final tree must have, and which extended attributes must have existed before the recording.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use ioreel_traces::rows::Tree;
+pub use ioreel_traces::xattrs::Attributes;
 
 use crate::{
     Call,
@@ -21,9 +22,6 @@ use crate::{
         submission::Phase,
     },
 };
-
-/// Extended attributes of a file: name to value.
-pub type Attributes = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// The file that extended attributes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -453,6 +451,11 @@ impl Machine {
     /// Attributes whose value is free. Values in other name spaces have a form that the kernel checks.
     pub(crate) fn may_make(&self, name: &[u8]) -> bool {
         name.starts_with(b"user.") || name.starts_with(b"trusted.") && self.privileged
+    }
+
+    /// Attributes that a file can have at the start, with the value that the reel lists.
+    pub(crate) fn may_prepare(&self, name: &[u8]) -> bool {
+        self.may_make(name) || access_lists::is_list(name) || self.privileged && name == CAPABILITY
     }
 
     /// Records that a file did not have an extended attribute (ENODATA).

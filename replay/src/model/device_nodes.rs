@@ -34,10 +34,15 @@ pub(crate) fn device_of(r: &Rec) -> Option<Device> {
 }
 
 /// The device that a row of `tree` lists.
-pub(crate) fn device_listed(row: &Tree) -> Option<Device> {
-    let (major, minor) = (row.rdev? >> 20, row.rdev? & 0xf_ffff);
+pub(crate) fn device_of_row(row: &Tree) -> Option<Device> {
+    device_listed(&row.kind, row.rdev)
+}
+
+/// The device that these columns tell.
+pub(crate) fn device_listed(kind: &str, rdev: Option<i64>) -> Option<Device> {
+    let (major, minor) = (rdev? >> 20, rdev? & 0xf_ffff);
     let number = u32::try_from(libc::makedev(u32::try_from(major).ok()?, minor as u32)).ok()?;
-    matches!(&*row.kind, "char" | "block").then_some(Device { block: row.kind == *"block", number })
+    matches!(kind, "char" | "block").then_some(Device { block: kind == "block", number })
 }
 
 /// Whether a replay creates a node of this kind. `allowed`: devices may be created.
@@ -48,7 +53,7 @@ pub(crate) fn is_made(kind: Kind, device: Option<Device>, allowed: bool) -> bool
 /// The device of the node that existed at `node` at the start, if the reel has it.
 fn device_before(names: &Names, tree: &[Tree], node: NodeId) -> Option<Device> {
     match names.before(node) {
-        InitialState::Present { row, .. } => tree.get(*row as usize).and_then(device_listed),
+        InitialState::Present { row, .. } => tree.get(*row as usize).and_then(device_of_row),
         _ => None,
     }
 }
@@ -90,10 +95,10 @@ mod tests {
             let mode = (libc::S_IFBLK | 0o600) as i32;
             let made = Rec { aux: libc::makedev(major, minor) as i64, mode, ..Rec::none() };
             assert!(device_of(&made).is_some());
-            assert_eq!(device_of(&made), device_listed(&row), "{major}:{minor}");
+            assert_eq!(device_of(&made), device_of_row(&row), "{major}:{minor}");
             assert_eq!(device_of(&Rec { aux: UNKNOWN_DEVICE, ..made }), None);
         }
-        assert_eq!(device_listed(&Tree { kind: "regular".into(), rdev: Some(5), ..Tree::default() }), None);
+        assert_eq!(device_of_row(&Tree { kind: "regular".into(), rdev: Some(5), ..Tree::default() }), None);
     }
 
     #[test]

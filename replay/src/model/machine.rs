@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ioreel_traces::text::to_bytes;
+use ioreel_traces::{text::to_bytes, xattrs};
 
 use crate::{
     Skip,
@@ -163,6 +163,11 @@ impl Machine {
                 continue;
             }
             let node = self.names.literal(&to_bytes(&t.path));
+            if let Some(text) = &t.xattrs {
+                let all = xattrs::from_text(text).into_iter();
+                let kept: Attributes = all.filter(|(name, _)| self.may_prepare(name)).collect();
+                self.attributes.insert(node, kept);
+            }
             // The recorder derived a name about which it knows nothing more: its kind is a default.
             let guessed = t.origin == "derived" && t.kind == "regular" && t.size_bytes.is_none();
             let kind = if guessed { Kind::Unknown } else { Kind::from_name(&t.kind) };

@@ -6,7 +6,7 @@ use ioreel_traces::{rows::Tree, text::from_bytes};
 
 use crate::{
     model::{
-        device_nodes::device_listed,
+        device_nodes::device_of_row,
         locks::Owner,
         names::{InitialState, Kind, NO_NODE, NodeId, PresentName, ROOT},
         processes::{Entry, FsContext, clone},
@@ -81,7 +81,7 @@ impl Planner {
             if modes.1.contains(&t.pre) {
                 self.machine.sizes.ran(t.node);
             }
-            let device = set.device.or(old.as_ref().and_then(device_listed)).filter(|_| t.kind == Kind::Device);
+            let device = set.device.or(old.as_ref().and_then(device_of_row)).filter(|_| t.kind == Kind::Device);
             let old = old.unwrap_or_default();
             rows.push(Tree {
                 order: order as i64,

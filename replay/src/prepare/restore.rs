@@ -7,6 +7,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::CString,
+    io,
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -101,7 +102,7 @@ impl Memory {
         let Some(kept) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return Ok((Restored::default(), Vec::new()));
         };
-        let failed = || ReplayError::Io { doing: "restoring", source: std::io::Error::other("a thread panicked") };
+        let failed = || ReplayError::Io { doing: "restoring", source: io::Error::other("a thread panicked") };
         let worker = thread::Builder::new()
             .name("restorer".into())
             .spawn(move || {
@@ -162,7 +163,12 @@ impl Kept {
                 failed.push(told(&item.path, e));
                 continue;
             }
-            match make_one(item, &self.filler, i) {
+            // It inherits the access list that its directory has by now.
+            let own_attributes = |()| match item.what {
+                ItemKind::Regular { .. } | ItemKind::Node { .. } => adjust(item).map_err(io::Error::from),
+                _ => Ok(()),
+            };
+            match make_one(item, &self.filler, i).and_then(own_attributes) {
                 Ok(()) => {
                     done.made += 1;
                     if !matches!(item.what, ItemKind::Link(_)) {

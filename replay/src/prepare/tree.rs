@@ -16,8 +16,9 @@ use crate::{
     base::{ids::system_call, privileges, subvolumes},
     contents::fill::Filler,
     model::{
+        access_lists,
         attributes::Attributes,
-        device_nodes::{device_listed, is_made},
+        device_nodes::{device_of_row, is_made},
         names::{Device, InitialState, Kind, NodeId},
         sizes::BLOCK_BYTES,
     },
@@ -132,7 +133,7 @@ impl Preparation {
                 Kind::Regular | Kind::Unknown => regular(plan, *node, row),
                 Kind::Fifo | Kind::Socket => ItemKind::Node { kind: *kind, device: None },
                 Kind::Device => {
-                    let device = row.and_then(device_listed);
+                    let device = row.and_then(device_of_row);
                     if !is_made(*kind, device, plan.makes_devices) {
                         out.device_nodes_left_out += 1;
                         continue;
@@ -310,6 +311,11 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
             // Refused only for another user's directory (`--force`).
             let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
         }
+        // What is created in a directory inherits its default access list.
+        if let Some(list) = item.attributes.get(access_lists::DEFAULT) {
+            // If the file system has no access lists, results will show that.
+            let _ = lsetxattr(item.path.as_slice(), access_lists::DEFAULT, list, XattrFlags::empty());
+        }
         set_mtime(item);
     }
     Ok(warnings)
@@ -363,7 +369,7 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     let mut refused = None;
-    for (name, value) in &item.attributes {
+    for (name, value) in item.attributes.iter().filter(|(name, _)| ***name != *access_lists::DEFAULT) {
         match lsetxattr(path, &**name, value, XattrFlags::empty()) {
             // If the file system has no extended attributes, results will show that.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ioreel_traces::{
     Reel,
+    confine::Needs,
     manifest::{KILLED, Span},
     rows::File,
 };
@@ -20,10 +21,14 @@ use crate::{
     },
     reel::slice::Slice,
     run::{memory_limit::MemoryReport, outcomes::Outcomes, threads::World},
-    session::config::{Config, Report, Summary},
+    session::{
+        apart::apart,
+        config::{Config, Report, Summary},
+    },
     verdict::{
         end_state,
         judgement::{Facts, Judgement, judge},
+        recorded_tree::RecordedTree,
     },
 };
 
@@ -59,8 +64,11 @@ pub(super) fn report(
     let tree = if dry {
         None
     } else {
+        let read = || RecordedTree::read(reel, &world.plan, !config.scale.is_none());
+        let recorded = apart(config.untrusted, &Needs::default(), read)?;
         end_state::check(
             &world.plan,
+            &recorded,
             &target.directory,
             &target_paths(target, maps).1,
             !config.force && !config.skip_prepare,

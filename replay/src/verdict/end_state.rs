@@ -12,10 +12,8 @@ use std::{
     path::PathBuf,
 };
 
-use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxFlags, lgetxattr, llistxattr, makedev, openat, readlinkat, statx},
-    io::Errno,
-};
+use ioreel_traces::host::attributes;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, Statx, StatxFlags, makedev, openat, readlinkat, statx};
 use serde::Serialize;
 
 pub use crate::verdict::entry::Compared;
@@ -30,15 +28,16 @@ use crate::{
         path_map::{Place, hidden},
         tree::attributes_by_link,
     },
-    verdict::entry::{self, Entry, Values},
+    verdict::{
+        entry::{self, Entry, Values},
+        recorded_tree::RecordedTree,
+    },
 };
 
 /// Number of differing names kept as examples.
 const EXAMPLES: usize = 10;
 /// Hexadecimal digits kept of a digest: 128 bits.
 const DIGITS: usize = 32;
-/// The kernel's limits on the names, and on the value, of extended attributes, bytes.
-const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 
 /// Comparison of the final tree with the one that the recording left: names, types, lengths, link targets, hard links,
 /// link counts, modes, owners, extended attributes and device numbers. Properties that the recording does not determine
@@ -61,6 +60,12 @@ pub struct TreeCheck {
     pub examples: Vec<String>,
     /// How much the recording determines.
     pub compared: Compared,
+    /// Number of names that were compared with what the recorder saw when the recording ended. For others, the
+    /// operations tell what is expected.
+    pub observed: i64,
+    /// Number of names of files with further names that the reel lacks. Without `--root`, these do not count in link
+    /// counts.
+    pub links_elsewhere: i64,
     /// Number of names whose owner differs because the replay does not run as root. They do not count as differing.
     pub owners_not_set: i64,
     /// The first of these.
@@ -80,8 +85,14 @@ struct Level {
 
 /// Compares the tree below `target`, and the directories that `maps` moves elsewhere. `exclusive`: the target was empty
 /// before the replay, so a name that the plan does not know counts as a difference.
-pub fn check(plan: &Plan, target: &Directory, maps: &[Place], exclusive: bool) -> std::io::Result<TreeCheck> {
-    let mut walk = Walk::new(plan, maps, exclusive);
+pub fn check(
+    plan: &Plan,
+    recorded: &RecordedTree,
+    target: &Directory,
+    maps: &[Place],
+    exclusive: bool,
+) -> std::io::Result<TreeCheck> {
+    let mut walk = Walk::new(plan, recorded, maps, exclusive);
     walk.hidden = hidden(maps, &target.path);
     let root = target.open(OFlags::RDONLY)?;
     let mut path = Vec::new();
@@ -116,6 +127,7 @@ type Number = (u64, u64);
 
 struct Walk<'a> {
     plan: &'a Plan,
+    recorded: &'a RecordedTree,
     maps: &'a [Place],
     /// Paths of the mapped directories' places that lie inside the target. They are not part of the tree.
     hidden: Vec<Vec<u8>>,
@@ -125,6 +137,8 @@ struct Walk<'a> {
     hashes: [blake3::Hasher; 3],
     /// Number of the first name of each file with several names: by inode of the plan, and as found.
     firsts: (HashMap<u32, i64>, HashMap<Number, i64>),
+    /// The same by link id of the names that the recorder saw.
+    recorded_firsts: HashMap<i64, i64>,
     /// Number of names that each file with several names has at the end, by inode of the plan.
     links: HashMap<u32, i64>,
     /// Initial extended attributes of files with several names, by link id.
@@ -135,7 +149,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(plan: &'a Plan, maps: &'a [Place], exclusive: bool) -> Self {
+    fn new(plan: &'a Plan, recorded: &'a RecordedTree, maps: &'a [Place], exclusive: bool) -> Self {
         let mut links = HashMap::new();
         for node in 1..plan.names.len() as NodeId {
             let is_there = plan.names.area(node).is_none() && matches!(plan.names.now(node), State::Present { .. });
@@ -145,6 +159,7 @@ impl<'a> Walk<'a> {
         }
         Self {
             plan,
+            recorded,
             maps,
             links,
             by_link: attributes_by_link(plan),
@@ -153,6 +168,7 @@ impl<'a> Walk<'a> {
             out: TreeCheck::default(),
             hashes: [blake3::Hasher::new(), blake3::Hasher::new(), blake3::Hasher::new()],
             firsts: Default::default(),
+            recorded_firsts: HashMap::new(),
             found_firsts: HashMap::new(),
             names: 0,
         }
@@ -175,6 +191,7 @@ impl<'a> Walk<'a> {
             }
         }
         todo.extend(known.keys().cloned());
+        todo.extend(self.recorded.children_of(path).iter().cloned());
         todo.sort_unstable_by(|a, b| b.cmp(a));
         todo.dedup();
         Ok(Level { fd, node, path_len: path.len(), todo, known })
@@ -199,6 +216,28 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// The same, with what the recorder saw at the end.
+    fn expected(&mut self, path: &[u8], node: Option<NodeId>) -> Option<Option<Entry>> {
+        let derived = node.and_then(|node| self.told(node));
+        if node.is_some_and(|node| self.plan.names.area(node).is_some()) {
+            return derived;
+        }
+        let Some(row) = self.recorded.row(path) else {
+            let is_absent = self.recorded.is_complete_above(path) && (self.exclusive || node.is_some());
+            return if is_absent && !self.leads_to_maps(path) { Some(None) } else { derived };
+        };
+        self.out.observed += 1;
+        if row.kind == "absent" {
+            return Some(None);
+        }
+        self.out.links_elsewhere += i64::from(self.recorded.has_links_elsewhere(row));
+        let mut entry = self.recorded.entry(self.plan, row, derived.flatten().unwrap_or_default());
+        let number = self.names;
+        let shared = row.link_id.filter(|link| self.recorded.names_of(*link) > 1);
+        entry.first = shared.map(|link| *self.recorded_firsts.entry(link).or_insert(number));
+        Some(Some(entry))
+    }
+
     /// Compares one name. Returns an open descriptor if it is a directory.
     fn look(&mut self, level: &Level, path: &[u8], name: &[u8], node: Option<NodeId>) -> Option<OwnedFd> {
         self.names += 1;
@@ -219,10 +258,10 @@ impl<'a> Walk<'a> {
             self.hash(2, path, Some(&Entry { first, ..found.clone() }));
         }
         let known_above = level.node != NO_NODE;
-        let told = match node {
-            Some(node) => self.told(node),
+        let told = match self.expected(path, node) {
+            Some(told) => Some(told),
             // As far as the plan knows, nobody created this name.
-            None if self.exclusive && known_above && !self.leads_to_maps(path) => Some(None),
+            None if node.is_none() && self.exclusive && known_above && !self.leads_to_maps(path) => Some(None),
             None => None,
         };
         if let Some(mut expected) = told {
@@ -342,25 +381,6 @@ fn attributes_of(level: &Level, name: &[u8], security: bool) -> Values {
     // No other call takes a directory and a name without following it.
     let mut path = PathBuf::from(format!("/proc/thread-self/fd/{}", level.fd.as_raw_fd()));
     path.push(std::ffi::OsStr::from_bytes(name));
-    let mut out = Values::new();
-    let mut list = vec![0; 256];
-    let len = match llistxattr(&path, &mut list) {
-        Err(Errno::RANGE) => {
-            list.resize(MAX_ATTRIBUTE_BYTES, 0);
-            llistxattr(&path, &mut list)
-        }
-        len => len,
-    };
-    // Where there are no attributes (ENOTSUP), none is found.
-    list.truncate(len.unwrap_or(0));
-    for name in list.split(|b| *b == 0).filter(|n| !n.is_empty()) {
-        let counts = entry::is_of_workload(name) || security && name.starts_with(b"security.");
-        if !counts {
-            continue;
-        }
-        let mut value = vec![0; MAX_ATTRIBUTE_BYTES];
-        let value = lgetxattr(&path, name, &mut value).ok().map(|n| value[..n].into());
-        out.insert(name.into(), value);
-    }
-    out
+    let counts = |name: &[u8]| entry::is_of_workload(name) || security && name.starts_with(b"security.");
+    attributes::attributes(&path, counts).into_iter().collect()
 }

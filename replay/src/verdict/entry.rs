@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ioreel_traces::host::attributes;
 use rustix::fs::{FileType, Statx, makedev};
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use crate::{
     model::{
         access_lists,
         attributes::Attributes,
-        device_nodes::device_listed,
+        device_nodes::device_of_row,
         names::{Attribute, InitialState, Kind, NO_NODE, NodeId, State},
     },
     plan::program::Plan,
@@ -208,11 +209,7 @@ fn told_values(found: Values, told: &Values) -> Values {
 /// Whether a found attribute counts although nothing in the recording mentions it. Others, such as security labels, come
 /// from the target itself.
 pub(super) fn is_of_workload(name: &[u8]) -> bool {
-    // XFS lists an access list a second time, under a name of its own.
-    if name.starts_with(b"trusted.SGI_ACL_") {
-        return false;
-    }
-    name.starts_with(b"user.") || name.starts_with(b"trusted.") || access_lists::is_list(name)
+    attributes::is_of_workload(name) && !name.starts_with(b"security.")
 }
 
 /// What the recording determines about the file at `node`, which exists at the end. `links`: number of its names.
@@ -235,7 +232,7 @@ pub(super) fn told(plan: &Plan, node: NodeId, links: i64, by_link: &HashMap<i64,
         mode.map(|m| m as u32 & 0o7777)
     };
     let listed_device = || match row.map(|r| &*r.kind) {
-        _ if row.and_then(device_listed).is_some() => row.and_then(device_listed).map(|d| (d.block, Some(d.number))),
+        _ if row.and_then(device_of_row).is_some() => row.and_then(device_of_row).map(|d| (d.block, Some(d.number))),
         Some("block") => Some((true, None)),
         Some("char") => Some((false, None)),
         _ => None,
@@ -264,7 +261,7 @@ pub(super) fn told(plan: &Plan, node: NodeId, links: i64, by_link: &HashMap<i64,
 }
 
 /// Without `--set-ids`, files get no set-ID bits. The set-user-ID bit of a directory means nothing.
-fn without_set_ids(plan: &Plan, mode: u32, is_directory: bool) -> u32 {
+pub(super) fn without_set_ids(plan: &Plan, mode: u32, is_directory: bool) -> u32 {
     match (plan.set_ids, is_directory) {
         (true, _) => mode,
         (false, true) => mode & !libc::S_ISUID,

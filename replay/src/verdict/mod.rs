@@ -2,7 +2,8 @@
 //!
 //! In: the plan and the outcomes of its steps. Out: a verdict with its reasons, and a result reel.
 //!
-//! * [`results`] compares return values, [`end_state`] the final trees;
+//! * [`results`] compares return values, [`end_state`] the final trees, [`recorded_tree`] is the one
+//!   that the recorder saw;
 //! * [`timing`], [`latencies`], [`concurrency`] and `replayer_delay` compare times;
 //! * [`left_out`] tells which work of the original is missing;
 //! * [`judgement`] decides whether the replay is faithful, [`clauses`] what exit status that gives;
@@ -18,6 +19,7 @@ pub mod judgement;
 pub mod latencies;
 pub mod left_out;
 pub(crate) mod merge;
+pub mod recorded_tree;
 pub(crate) mod replayer_delay;
 pub(crate) mod result_reel;
 pub mod results;

@@ -16,6 +16,7 @@ use ioreel_replay::{
     verdict::{
         clauses::Clause,
         end_state::{TreeCheck, check},
+        recorded_tree::RecordedTree,
     },
 };
 use ioreel_traces::{Reel, rows::Op, text::from_bytes};
@@ -54,7 +55,9 @@ impl Done {
     fn look(&self) -> TreeCheck {
         let target = self.dir.path().join("t");
         let directory = Directory::of(target.clone(), File::open(&target).unwrap()).unwrap();
-        check(&self.plan, &directory, &[], true).unwrap()
+        let reel = Reel::open(&self.dir.path().join("hand.reel")).unwrap();
+        let recorded = RecordedTree::read(&reel, &self.plan, false).unwrap();
+        check(&self.plan, &recorded, &directory, &[], true).unwrap()
     }
 
     /// The only difference that there is now.

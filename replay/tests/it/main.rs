@@ -19,6 +19,7 @@ mod order;
 mod overlaps;
 mod pipes;
 mod processes;
+mod recorded_tree;
 mod reel;
 mod requests;
 mod restored;

@@ -14,7 +14,7 @@ use ioreel_replay::{
 use ioreel_traces::{
     Manifest, ReelWriter, WriterOptions,
     manifest::Kind,
-    rows::{Exec, Extent, Fd, File, Map, Op, Task, Tree},
+    rows::{Exec, Extent, Fd, File, FinalName, Map, Op, Task, Tree},
 };
 
 /// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_THREAD`, as in pthread_create.
@@ -29,6 +29,7 @@ pub(crate) struct Draft {
     pub(crate) fds: Vec<Fd>,
     pub(crate) maps: Vec<Map>,
     pub(crate) tree: Vec<Tree>,
+    pub(crate) final_tree: Vec<FinalName>,
     pub(crate) extents: Vec<Extent>,
     /// Overhead of the recording per call.
     pub(crate) call_ns: Option<i64>,
@@ -58,6 +59,7 @@ impl Draft {
             fds: Vec::new(),
             maps: Vec::new(),
             tree: Vec::new(),
+            final_tree: Vec::new(),
             extents: Vec::new(),
             call_ns: None,
             now_ns: 1000,
@@ -202,6 +204,7 @@ impl Draft {
         let path = dir.join("hand.reel");
         let mut manifest = Manifest::new(Kind::Synthetic, "by hand");
         manifest.cost.call_ns = self.call_ns;
+        manifest.span.elapsed_ns = self.now_ns;
         let mut w = ReelWriter::create(&path, &manifest, options).unwrap();
         self.ops.into_iter().for_each(|r| w.ops.push(r).unwrap());
         self.tasks.into_iter().for_each(|r| w.tasks.push(r).unwrap());
@@ -210,6 +213,7 @@ impl Draft {
         self.maps.into_iter().for_each(|r| w.maps.push(r).unwrap());
         self.fds.into_iter().for_each(|r| w.fds.push(r).unwrap());
         self.tree.into_iter().for_each(|r| w.tree.push(r).unwrap());
+        self.final_tree.into_iter().for_each(|r| w.final_tree.push(r).unwrap());
         self.extents.into_iter().for_each(|r| w.extents.push(r).unwrap());
         w.close(manifest).unwrap();
         path

@@ -243,7 +243,7 @@ fn a_tree_that_differs_turns_it() {
     let plan = plan(input, PlanOptions { privileged: true, ..Default::default() }).unwrap();
     let directory = ioreel_replay::prepare::directory::Directory::of(target.clone(), fs::File::open(&target).unwrap());
     let directory = directory.unwrap();
-    let look = || ioreel_replay::verdict::end_state::check(&plan, &directory, &[], true).unwrap();
+    let look = || ioreel_replay::verdict::end_state::check(&plan, &Default::default(), &directory, &[], true).unwrap();
     assert_eq!(look().full_digest, tree.full_digest);
     fs::write(target.join("w/f"), "short").unwrap();
     assert_eq!(look().differing, 2, "{:#?}", look());

@@ -251,6 +251,50 @@ pub(crate) const PROGRAMS: &[Program] = &[
                  d=l((1,7,n),(2,7,1000),(4,5,n),(16,7,n),(32,1,n))\nos.mkdir('had'); os.setxattr('had','system.posix_acl_default',d)\n",
         script: "umask 022; echo x >had/f; mkdir had/d; echo y >had/d/g; python3 -c \"import os; os.mkdir('new'); \
                  os.setxattr('new','system.posix_acl_default',os.getxattr('had','system.posix_acl_default'))\"; echo z >new/h; mkdir new/e; chmod 604 new/h",
+        repeats: true,
+    },
+    Program {
+        name: "attributes_that_nothing_touches",
+        before: "import os,struct\nl=lambda *e: struct.pack('<I',2)+b''.join(struct.pack('<HHI',*x) for x in e)\nn=0xffffffff\n\
+                 for f in ['f','g','moved','set']: open(f,'w').write(f); os.setxattr(f,'user.a',bytes(range(256)))\n\
+                 os.setxattr('f','system.posix_acl_access',l((1,6,n),(2,4,1000),(4,4,n),(16,6,n),(32,0,n)))\nos.mkdir('d'); os.setxattr('d','trusted.t',b'')",
+        script: "echo x >>g; mv moved d/here; python3 -c \"import os; os.setxattr('set','user.b',b'2',os.XATTR_CREATE); os.removexattr('set','user.a')\"",
+        repeats: true,
+    },
+    Program {
+        name: "without_cap_fsetid",
+        before: "",
+        script: "touch f g; chown :5 f; chmod 6755 g; setpriv --bounding-set -fsetid sh -c 'chmod 2755 f; echo x >>g; mkdir d; chgrp 5 d; chmod 2775 d; mkdir d/e; echo y >d/h'",
+        repeats: false,
+    },
+    Program {
+        name: "modes_of_sockets",
+        before: "import os,struct\nl=lambda *e: struct.pack('<I',2)+b''.join(struct.pack('<HHI',*x) for x in e)\nn=0xffffffff\n\
+                 os.mkdir('d'); os.setxattr('d','system.posix_acl_default',l((1,7,n),(2,7,1000),(4,5,n),(16,7,n),(32,1,n)))",
+        script: "umask 027; python3 -c \"import os,socket\ndef at(path,mode=None):\n s=socket.socket(socket.AF_UNIX)\n if mode is not None: os.fchmod(s.fileno(),mode)\n \
+                 s.bind(path)\nat('plain'); at('narrow',0o600); at('d/listed')\"",
+        repeats: false,
+    },
+    Program {
+        name: "changed_by_others",
+        before: "import os,time\nopen('had','w').write('x'); open('going','w').close()\n\
+                 if os.fork()==0:\n os.setsid(); [os.close(n) for n in range(3)]\n \
+                 for _ in range(6000):\n  if os.path.exists('go'):\n   open('other','w').write('y'*100); os.chmod('had',0o600); os.unlink('going'); os.mkdir('sub'); \
+                 open('sub/f','w').close(); open('done','w').close(); break\n  time.sleep(0.01)\n os._exit(0)",
+        script: "echo >go; while [ ! -e done ]; do sleep 0.02; done; ls >/dev/null; rm done",
+        repeats: false,
+    },
+    Program {
+        name: "a_folder_from_elsewhere",
+        before: "import os\nos.makedirs('../big/sub/deep')\nfor i in range(300): open(f'../big/sub/{i}','w').write('x'*i)\n\
+                 os.link('../big/sub/1','../big/hard'); os.symlink('sub/2','../big/soft'); os.chmod('../big/sub/3',0o4711)",
+        script: "mv ../big big; echo y >>big/sub/7; rm big/sub/8; mkdir big/sub/deep/new",
+        repeats: true,
+    },
+    Program {
+        name: "linked_outside",
+        before: "import os\nopen('f','w').write('x'); os.link('f','../outside')",
+        script: "echo y >>f; chmod 600 f",
         repeats: false,
     },
 ];
