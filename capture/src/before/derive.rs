@@ -60,7 +60,7 @@ pub(crate) fn write_tree(
     let snapshot = disk.mapped(snapshot);
     let d = follow(&reel, snapshot, &disk, writer)?;
     let left_out = d.left_out;
-    let mut end = at_end.map(|at_end| final_tree::look(&d.names, &d.walked, &disk, at_end));
+    let mut end = at_end.map(|at_end| final_tree::look(&d.names, d.with_reel.as_deref(), &disk, at_end));
     let mut rows = d.rows(&disk, end.as_mut().map(|end| std::mem::take(&mut end.moved)).unwrap_or_default());
     if let Some(end) = end {
         manifest.final_tree = Some(TreeSnapshot { names: end.rows.len() as i64, partial: end.cut });
@@ -212,8 +212,8 @@ struct Deriver {
     changes: Changes,
     /// Names created by link(2), and the first name of the file.
     same_file: HashMap<String, String>,
-    /// Directories whose content the snapshot has seen.
-    walked: HashSet<String>,
+    /// The directory of the reel, if the snapshot has seen the rest of it.
+    with_reel: Option<String>,
     /// Directories that were not empty although no entry was known.
     filled: HashSet<String>,
     files: MetFiles,
@@ -237,7 +237,7 @@ impl Deriver {
     fn at_start(snapshot: Snapshot, files: MetFiles, there: &HashSet<i64>, places: Places) -> Self {
         Self {
             names: Names::new(snapshot.entries, snapshot.listed),
-            walked: snapshot.walked,
+            with_reel: snapshot.with_reel,
             history: History::there(there.iter().filter_map(|f| files.get(*f))),
             clues: HashMap::new(),
             changes: Changes::default(),
@@ -412,9 +412,8 @@ impl Deriver {
         if let (Some(p), 0) = (path.clone().or_else(by_descriptor), ret)
             && !self.names.is_new(&p)
         {
-            let first = self.same_file.get(&p).cloned();
-            self.changes.attributes.extend(first);
-            self.changes.attributes.insert(p);
+            let others = [self.same_file.get(&p).cloned(), self.names.origin(&p)];
+            self.changes.attributes.extend(others.into_iter().flatten().chain([p]));
         }
         self.seen(path, ret, Clue::default());
     }

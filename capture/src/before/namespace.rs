@@ -247,6 +247,21 @@ impl Names {
         self.states.iter().filter(|(_, s)| **s != State::Gone).map(|(path, s)| (path.as_str(), *s == State::Made))
     }
 
+    /// Whether something had this name before the recording.
+    pub(crate) fn was_there(&self, path: &str) -> bool {
+        self.before.contains(path) || self.snapshot.contains_key(path)
+    }
+
+    /// Whether the snapshot has seen the whole content of this directory.
+    pub(crate) fn is_listed(&self, path: &str) -> bool {
+        self.listed.contains(path)
+    }
+
+    /// Names that something was moved to.
+    pub(crate) fn moved_to(&self) -> HashSet<&str> {
+        self.moved.iter().map(|m| m.new.as_str()).collect()
+    }
+
     /// Whether this name exists now, as far as is known.
     pub(crate) fn is_there(&self, path: &str) -> bool {
         self.states.get(path).is_some_and(|s| *s != State::Gone)
@@ -283,8 +298,8 @@ impl Names {
                     }
                     self.states.insert(path.to_owned(), State::Made);
                     let mut at = Some(old.as_str());
-                    while let Some(p) = at.filter(|p| !self.states.contains_key(*p)) {
-                        self.states.insert(p.to_owned(), State::Gone);
+                    // By now, something else may have these names.
+                    while let Some(p) = at.filter(|p| !self.was_there(p)) {
                         self.before.insert(p.to_owned());
                         at = parent(p);
                     }
@@ -330,7 +345,19 @@ impl Names {
                 was_moved = true;
             }
         }
-        (was_moved && !self.states.contains_key(&name)).then_some(name)
+        (was_moved && !self.was_there(&name) && self.is_in_old_directory(&name)).then_some(name)
+    }
+
+    /// Whether the lowest known directory above an unknown name was there before the recording.
+    fn is_in_old_directory(&self, path: &str) -> bool {
+        let mut above = parent(path);
+        while let Some(p) = above.filter(|p| !self.was_there(p)) {
+            if self.states.contains_key(p) {
+                return false;
+            }
+            above = parent(p);
+        }
+        above.is_some()
     }
 
     /// The workload created this name.
@@ -364,7 +391,7 @@ impl Names {
                 return None;
             }
         }
-        (name != path && self.before.contains(&name)).then_some(name)
+        (name != path && self.was_there(&name)).then_some(name)
     }
 
     /// The current name of something that was at `path` before; `None` if it was removed or replaced after a move.
@@ -434,7 +461,8 @@ impl Names {
         let was_before = was == Some(State::Before);
         self.states.insert(to.to_owned(), State::Made);
         // The content of a directory that the workload created is the workload's too.
-        if was_before || self.moved.iter().any(|m| m.new == from) {
+        let was_arrived = |m: &Move| m.new == from || m.new.starts_with(&prefix);
+        if was_before || self.moved.iter().any(was_arrived) {
             self.moved.push(Move { new: to.to_owned(), old: from.to_owned(), ended: false });
         } else if was == Some(State::Made) {
             self.forget_later(from);

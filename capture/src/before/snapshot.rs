@@ -18,6 +18,9 @@ use ioreel_traces::{
 
 use crate::{assemble::kind_of, before::extents::Extents, host::signals};
 
+/// Extended attributes that a look at a tree takes at most, bytes.
+pub(crate) const MOST_ATTRIBUTE_BYTES: usize = 128 << 20;
+
 /// Where a snapshot ends. A larger tree is cut, and the manifest says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -41,8 +44,10 @@ pub(crate) struct Snapshot {
     pub(crate) entries: HashMap<String, Tree>,
     /// Directories all of whose entries are included. What was missing there came later.
     pub(crate) listed: HashSet<String>,
-    /// The same, whether or not entries came or went meanwhile, and but for the reel itself.
-    pub(crate) walked: HashSet<String>,
+    /// The directory of the reel, if it is included but for the reel itself.
+    pub(crate) with_reel: Option<String>,
+    /// Bytes of extended attributes.
+    pub(crate) attribute_bytes: usize,
     /// A limit was reached.
     pub(crate) cut: bool,
     /// On-disk locations of its files, if requested.
@@ -109,7 +114,8 @@ impl Snapshot {
                 if signals::waiting_end().is_some() {
                     return Ok(());
                 }
-                if self.entries.len() >= most || Instant::now() > deadline {
+                let is_full = self.entries.len() >= most || self.attribute_bytes >= MOST_ATTRIBUTE_BYTES;
+                if is_full || Instant::now() > deadline {
                     self.cut = true;
                     return Ok(());
                 }
@@ -124,9 +130,7 @@ impl Snapshot {
                 }
             }
             if whole {
-                let dir = text::from_bytes(dir.as_os_str().as_bytes()).to_string();
-                self.listed.insert(dir.clone());
-                self.walked.insert(dir);
+                self.listed.insert(text::from_bytes(dir.as_os_str().as_bytes()).to_string());
             }
         }
         Ok(())
@@ -148,7 +152,7 @@ impl Snapshot {
     /// The parent of `path` is not listed completely.
     fn not_whole(&mut self, path: &Path) {
         if let Some(above) = path.parent() {
-            self.listed.remove(&*text::from_bytes(above.as_os_str().as_bytes()));
+            self.with_reel = self.listed.take(&*text::from_bytes(above.as_os_str().as_bytes()));
         }
     }
 
@@ -157,6 +161,7 @@ impl Snapshot {
         if let Some(extents) = self.extents.as_mut().filter(|_| row.kind == "regular" && meta.size() > 0) {
             extents.look(path);
         }
+        self.attribute_bytes += row.xattrs.as_ref().map_or(0, |text| text.len());
         self.entries.insert(row.path.to_string(), row);
     }
 }

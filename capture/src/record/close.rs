@@ -132,10 +132,11 @@ pub(super) fn close(
     Ok((manifest, error.map(CaptureError::Reel)))
 }
 
-/// Whether the tree is as the recorded programs left it. Programs that go on, or that wait for a recorded process, may
-/// change it.
+/// Whether the tree is as the recorded operations left it. Programs that go on, or that wait for a recorded process, may
+/// change it, and operations that a filter excludes or a rotation drops have changed it.
 fn leaves_final_tree(config: &Config, goes_on: bool) -> bool {
-    matches!(config.target, Target::Command(_)) && !goes_on && config.layers != Layers::Block
+    let is_whole = config.layers != Layers::Block && !config.limits.rotate && !config.filter.is_any();
+    matches!(config.target, Target::Command(_)) && !goes_on && is_whole
 }
 
 fn warn_of_unread_devices(manifest: &mut Manifest, assembler: &Assembler) {

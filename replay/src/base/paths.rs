@@ -10,6 +10,13 @@ pub(crate) fn seen_from<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
     }
 }
 
+/// Whether a path is absolute and has no empty component, `.`, `..` or NUL. Others, in a damaged or hostile reel, could
+/// lead out of the directory that they start in.
+pub(crate) fn is_canonical(path: &[u8]) -> bool {
+    let is_name = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+    path == b"/" || path.strip_prefix(b"/").is_some_and(|rest| rest.split(|b| *b == b'/').all(is_name))
+}
+
 /// Whether `path` is `dir` or below it; both are absolute, without doubled slashes.
 pub(crate) fn is_at_or_below(path: &[u8], dir: &[u8]) -> bool {
     let dir = dir.strip_suffix(b"/").unwrap_or(dir);
@@ -18,7 +25,7 @@ pub(crate) fn is_at_or_below(path: &[u8], dir: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_at_or_below, seen_from};
+    use super::{is_at_or_below, is_canonical, seen_from};
 
     #[test]
     fn a_root_is_cut_off_at_a_component() {
@@ -26,6 +33,16 @@ mod tests {
         assert_eq!(seen_from(b"/a", b"/a"), b"/");
         assert_eq!(seen_from(b"/ab", b"/a"), b"/ab");
         assert_eq!(seen_from(b"/a", b""), b"/a");
+    }
+
+    #[test]
+    fn what_could_lead_elsewhere_is_not_canonical() {
+        for path in ["/", "/a", "/a/b", "/...", "/a/.b"] {
+            assert!(is_canonical(path.as_bytes()), "{path}");
+        }
+        for path in ["", "a", "/..", "/a/../b", "/a/", "//a", "/a//b", "/.", "/a\0b"] {
+            assert!(!is_canonical(path.as_bytes()), "{path}");
+        }
     }
 
     #[test]

@@ -116,6 +116,9 @@ pub(crate) struct Machine {
     pub(crate) consequences: Vec<Consequence>,
 }
 
+/// Text of initial extended attributes that is decoded at most, bytes. A recorder writes less.
+const MOST_ATTRIBUTE_BYTES: usize = 256 << 20;
+
 impl Machine {
     /// The machine at the start of the recording, with the names that the reel lists.
     pub(crate) fn new(mut reel: Input, options: &MachineOptions<'_>) -> Self {
@@ -156,6 +159,7 @@ impl Machine {
     }
 
     fn load_tree(&mut self) {
+        let mut attribute_room = MOST_ATTRIBUTE_BYTES;
         for row in 0..self.reel.tree.len() {
             let t = &self.reel.tree[row];
             if t.path.len() > PATH_BYTES && to_bytes(&t.path).len() > PATH_BYTES {
@@ -163,7 +167,9 @@ impl Machine {
                 continue;
             }
             let node = self.names.literal(&to_bytes(&t.path));
-            if let Some(text) = &t.xattrs {
+            if let Some((text, left)) = t.xattrs.as_ref().and_then(|t| Some((t, attribute_room.checked_sub(t.len())?)))
+            {
+                attribute_room = left;
                 let all = xattrs::from_text(text).into_iter();
                 let kept: Attributes = all.filter(|(name, _)| self.may_prepare(name)).collect();
                 self.attributes.insert(node, kept);

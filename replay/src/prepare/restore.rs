@@ -269,7 +269,7 @@ fn told(path: &[u8], why: impl std::fmt::Display) -> String {
     format!("{}: not restored: {why}", String::from_utf8_lossy(path))
 }
 
-/// Sets all of a directory's attributes that a replay may have changed.
+/// Sets all attributes of a directory that a replay may have changed, or of a file that was made in such a directory.
 fn adjust(item: &Item) -> Result<(), Errno> {
     let path = item.path.as_slice();
     if let Some((uid, gid)) = item.owner {
@@ -291,7 +291,11 @@ fn adjust(item: &Item) -> Result<(), Errno> {
 }
 
 fn set_attributes(path: &[u8], attributes: &Attributes) -> Result<(), Errno> {
-    attributes.iter().try_for_each(|(name, value)| lsetxattr(path, &**name, value, XattrFlags::empty()))
+    attributes.iter().try_for_each(|(name, value)| match lsetxattr(path, &**name, value, XattrFlags::empty()) {
+        // If the file system has no extended attributes, results will show that.
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(e) => Err(e),
+    })
 }
 
 fn attributes_of(path: &[u8]) -> Result<Vec<CString>, Errno> {

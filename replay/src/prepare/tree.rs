@@ -307,14 +307,14 @@ pub fn make(items: &[Item], filler: &Filler, mut progress: impl FnMut(usize)) ->
     }
     // Directories last, from the inside out: creating entries changes a directory's time, and its mode may forbid it.
     for item in items.iter().rev().filter(|i| i.what == ItemKind::Directory) {
-        if item.mode != 0o755 {
+        // Access lists may deny the creation of entries, which would inherit default lists. If the file system has
+        // none, results will show that.
+        for (name, list) in item.attributes.iter().filter(|(name, _)| access_lists::is_list(name)) {
+            let _ = lsetxattr(item.path.as_slice(), &**name, list, XattrFlags::empty());
+        }
+        if item.mode != 0o755 || item.attributes.contains_key(access_lists::ACCESS) {
             // Refused only for another user's directory (`--force`).
             let _ = chmod(item.path.as_slice(), Mode::from_bits_truncate(item.mode));
-        }
-        // What is created in a directory inherits its default access list.
-        if let Some(list) = item.attributes.get(access_lists::DEFAULT) {
-            // If the file system has no access lists, results will show that.
-            let _ = lsetxattr(item.path.as_slice(), access_lists::DEFAULT, list, XattrFlags::empty());
         }
         set_mtime(item);
     }
@@ -369,7 +369,8 @@ pub(crate) fn make_one(item: &Item, filler: &Filler, salt: usize) -> io::Result<
         chownat(CWD, path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     let mut refused = None;
-    for (name, value) in item.attributes.iter().filter(|(name, _)| ***name != *access_lists::DEFAULT) {
+    let is_directory = item.what == ItemKind::Directory;
+    for (name, value) in item.attributes.iter().filter(|(name, _)| !(is_directory && access_lists::is_list(name))) {
         match lsetxattr(path, &**name, value, XattrFlags::empty()) {
             // If the file system has no extended attributes, results will show that.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}

@@ -30,7 +30,7 @@ use crate::{
     },
     verdict::{
         entry::{self, Entry, Values},
-        recorded_tree::RecordedTree,
+        recorded_tree::{MOST_ATTRIBUTE_BYTES, RecordedTree},
     },
 };
 
@@ -139,6 +139,8 @@ struct Walk<'a> {
     firsts: (HashMap<u32, i64>, HashMap<Number, i64>),
     /// The same by link id of the names that the recorder saw.
     recorded_firsts: HashMap<i64, i64>,
+    /// How much text of extended attributes may still be decoded, bytes.
+    attribute_room: usize,
     /// Number of names that each file with several names has at the end, by inode of the plan.
     links: HashMap<u32, i64>,
     /// Initial extended attributes of files with several names, by link id.
@@ -169,6 +171,7 @@ impl<'a> Walk<'a> {
             hashes: [blake3::Hasher::new(), blake3::Hasher::new(), blake3::Hasher::new()],
             firsts: Default::default(),
             recorded_firsts: HashMap::new(),
+            attribute_room: MOST_ATTRIBUTE_BYTES,
             found_firsts: HashMap::new(),
             names: 0,
         }
@@ -191,18 +194,23 @@ impl<'a> Walk<'a> {
             }
         }
         todo.extend(known.keys().cloned());
-        todo.extend(self.recorded.children_of(path).iter().cloned());
+        todo.extend(self.recorded.children_of(path));
         todo.sort_unstable_by(|a, b| b.cmp(a));
         todo.dedup();
         Ok(Level { fd, node, path_len: path.len(), todo, known })
     }
 
+    /// Whether a node is none of the compared tree: what stands for an unknown entry, or is elsewhere.
+    fn is_no_name(&self, node: NodeId) -> bool {
+        self.plan.names.area(node).is_some() || self.plan.names.name_of(node).starts_with(b".unseen-entry")
+    }
+
     /// What the recording says of a name: `None` if nothing, `Some(None)` if it does not exist.
     fn told(&mut self, node: NodeId) -> Option<Option<Entry>> {
-        let names = &self.plan.names;
-        if names.area(node).is_some() || names.name_of(node).starts_with(b".unseen-entry") {
+        if self.is_no_name(node) {
             return None;
         }
+        let names = &self.plan.names;
         match names.now(node) {
             State::Absent => Some(None),
             State::Present { .. } => {
@@ -219,21 +227,25 @@ impl<'a> Walk<'a> {
     /// The same, with what the recorder saw at the end.
     fn expected(&mut self, path: &[u8], node: Option<NodeId>) -> Option<Option<Entry>> {
         let derived = node.and_then(|node| self.told(node));
-        if node.is_some_and(|node| self.plan.names.area(node).is_some()) {
+        if node.is_some_and(|node| self.is_no_name(node)) {
             return derived;
         }
         let Some(row) = self.recorded.row(path) else {
             let is_absent = self.recorded.is_complete_above(path) && (self.exclusive || node.is_some());
             return if is_absent && !self.leads_to_maps(path) { Some(None) } else { derived };
         };
+        if row.kind == "unseen" {
+            return derived;
+        }
         self.out.observed += 1;
         if row.kind == "absent" {
             return Some(None);
         }
         self.out.links_elsewhere += i64::from(self.recorded.has_links_elsewhere(row));
-        let mut entry = self.recorded.entry(self.plan, row, derived.flatten().unwrap_or_default());
+        let derived = derived.flatten().unwrap_or_default();
+        let mut entry = self.recorded.entry(self.plan, row, derived, &mut self.attribute_room);
         let number = self.names;
-        let shared = row.link_id.filter(|link| self.recorded.names_of(*link) > 1);
+        let shared = row.link_id.filter(|link| self.recorded.knows_first(row) && self.recorded.names_of(*link) > 1);
         entry.first = shared.map(|link| *self.recorded_firsts.entry(link).or_insert(number));
         Some(Some(entry))
     }
@@ -381,6 +393,6 @@ fn attributes_of(level: &Level, name: &[u8], security: bool) -> Values {
     // No other call takes a directory and a name without following it.
     let mut path = PathBuf::from(format!("/proc/thread-self/fd/{}", level.fd.as_raw_fd()));
     path.push(std::ffi::OsStr::from_bytes(name));
-    let counts = |name: &[u8]| entry::is_of_workload(name) || security && name.starts_with(b"security.");
+    let counts = |name: &[u8]| entry::counts_unmentioned(name) || security && name.starts_with(b"security.");
     attributes::attributes(&path, counts).into_iter().collect()
 }

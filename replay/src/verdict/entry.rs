@@ -202,13 +202,13 @@ fn told_values(found: Values, told: &Values) -> Values {
         };
         (name, value)
     };
-    let counts = |name: &[u8]| is_of_workload(name) || name == b"security.capability" || told.contains_key(name);
+    let counts = |name: &[u8]| counts_unmentioned(name) || name == b"security.capability" || told.contains_key(name);
     found.into_iter().filter(|(name, _)| counts(name)).map(as_told).collect()
 }
 
 /// Whether a found attribute counts although nothing in the recording mentions it. Others, such as security labels, come
 /// from the target itself.
-pub(super) fn is_of_workload(name: &[u8]) -> bool {
+pub(super) fn counts_unmentioned(name: &[u8]) -> bool {
     attributes::is_of_workload(name) && !name.starts_with(b"security.")
 }
 

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use ioreel_replay::Config;
+use ioreel_traces::rows::FinalName;
 
 use crate::reel::{Draft, THREAD, replay, replay_as};
 
@@ -83,6 +84,23 @@ fn a_second_root_does_not_open_the_first() {
         d.fd(1, "fchdir", 5, 0);
         d.on(1, "unlink", &format!("{}{bait}", "../".repeat(20)), 0);
     });
+}
+
+#[test]
+fn the_verdict_looks_at_nothing_outside() {
+    let mut d = Draft::new();
+    d.had("/w", "directory", 0);
+    for path in ["/..", "/../..", "/w/../..", "/.", "/w/.", "/w/..", "//", "/w//x", "x"] {
+        d.had(path, "directory", 0);
+        let row = FinalName { path: path.into(), kind: "directory".into(), complete: Some(1), ..FinalName::default() };
+        d.final_tree.push(row);
+    }
+    d.on(1, "mkdir", "m", 0).mode = Some(0o777);
+    let (_dir, report) = replay(d);
+    let tree = report.verdict.tree.unwrap();
+    // The reel lies beside the target.
+    assert!(tree.found <= 4, "{tree:#?}");
+    assert!(!tree.examples.iter().any(|e| e.contains("..") || e.contains("reel")), "{tree:#?}");
 }
 
 #[test]

@@ -122,11 +122,19 @@ fn names_that_came_and_went_out_of_sight_count() {
     assert_eq!(absent, ["/w/d: nothing expected, directory found"]);
 }
 
+#[test]
+fn the_root_directory_is_no_name_in_itself() {
+    assert_eq!(planted(|t| t.insert(0, name("/", "directory", 0o755))), Vec::<String>::new());
+}
+
 /// A file that the recorder wrote messages to has no size.
 #[test]
-fn what_it_did_not_see_the_operations_tell() {
-    let unsized_file = planted(|t| row(t, "/w/f").size_bytes = None);
-    assert_eq!(unsized_file, Vec::<String>::new());
+fn what_it_did_not_see_is_not_compared() {
+    let mut d = draft();
+    d.ops.retain(|op| op.op != *"write");
+    d.final_tree.iter_mut().for_each(|row| row.size_bytes = None);
+    let tree = replayed(d, |_| ()).verdict.tree.unwrap();
+    assert_eq!((tree.differing, tree.compared.sizes), (0, 0), "{tree:#?}");
     let report = replayed(draft(), |_| ());
     assert_eq!(report.verdict.tree.unwrap().observed, 5);
 }
@@ -142,6 +150,17 @@ fn names_elsewhere_count_as_links_inside_roots_only() {
     assert_eq!((tree.differing, tree.links_elsewhere), (0, 2), "{tree:#?}");
     let tree = replayed(linked(), |c| c.roots = vec!["/w".into()]).verdict.tree.unwrap();
     assert_eq!((tree.differing, tree.links_elsewhere), (2, 2), "{tree:#?}");
+}
+
+/// Not all names of a file are in the table.
+#[test]
+fn a_file_with_names_that_were_not_looked_at_has_the_links_that_operations_tell() {
+    let mut d = draft();
+    d.on(1, "link", "f", 0).path2 = Some("a".into());
+    d.final_tree.iter_mut().filter(|r| r.kind == "regular").for_each(|r| r.links = Some(3));
+    d.final_tree.push(FinalName { path: "/w/a".into(), kind: "unseen".into(), ..FinalName::default() });
+    let tree = replayed(d, |_| ()).verdict.tree.unwrap();
+    assert_eq!((tree.differing, tree.observed), (0, 5), "{tree:#?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whose file a call is about, and under which name.
 
 pub(crate) mod derived;
+pub(crate) mod final_tree;
 pub(crate) mod identity;
 
 use crate::{
@@ -29,5 +30,9 @@ pub(crate) fn add_to(list: &mut Tests) {
         derived::out_of_sight
         derived::moving_places
         derived::subvolumes
+        final_tree::moved_as_a_whole
+        final_tree::own_output
+        final_tree::not_looked_at
+        final_tree::hashed_names
     }
 }

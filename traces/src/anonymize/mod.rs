@@ -213,8 +213,15 @@ impl Anonymizer {
         let mut mapped = Attributes::new();
         for (name, value) in xattrs::from_text(all) {
             let name = text::from_bytes(&name);
+            // The kernel takes only valid ones.
+            if *name == *"security.capability" {
+                continue;
+            }
             let keep = words::ACLS.contains(&&*name) && is_access_list(&value);
-            let value = if keep { value } else { text::to_bytes(&self.other(&text::from_bytes(&value))).into() };
+            // The length is a result of getxattr.
+            let hash = self.hash(&value).into_bytes();
+            let hashed = || hash.iter().cycle().take(value.len()).copied().collect();
+            let value = if keep { value.clone() } else { hashed() };
             mapped.insert(text::to_bytes(&self.xattr(&name)).into(), value);
         }
         xattrs::to_text(&mapped).unwrap_or_default()

@@ -25,7 +25,6 @@ const CLASSES: &[&str] = &[
     "directory",
     "bitmap",
     "tree",
-    "final_tree",
     "extent_map",
     "superblock",
     "swap",
@@ -62,7 +61,8 @@ const EVENTS: &[&str] = &[
 /// Words of `files.kind` and `tree.kind`.
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
 /// Words of `final_tree.kind`.
-const FINAL_KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other", "absent"];
+const FINAL_KINDS: &[&str] =
+    &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other", "absent", "unseen"];
 /// Words of `names.how`.
 const HOWS: &[&str] = &["there", "seen", "created", "linked", "renamed"];
 /// Words of `names.ended`.

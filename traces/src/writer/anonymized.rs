@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use crate::anonymize::{Anonymizer, Key};
 use crate::{
-    Manifest, Reel, ReelError, ReelWriter, Result, WriterOptions,
+    Manifest, Reel, ReelError, ReelWriter, Result, Text, WriterOptions,
     format::{
         manifest::{Segment, State},
-        rows::{Content, Tree},
+        rows::{Content, FinalName, Tree},
         table::Row,
         tables::{self, Visitor},
     },
@@ -58,7 +58,8 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn all(&mut self) -> Result<BTreeMap<String, Vec<Segment>>> {
         tables::each(self)?;
-        self.tree()?;
+        self.by_path(|row: &Tree| &row.path, |row, order| row.order = order)?;
+        self.by_path(|row: &FinalName| &row.path, |row, order| row.order = order)?;
         Ok(std::mem::take(&mut self.segments))
     }
 
@@ -68,17 +69,18 @@ impl Copy<'_> {
         }
     }
 
-    /// The initial tree is sorted by path, so its order changes.
-    fn tree(&mut self) -> Result<()> {
-        let mut rows = self.original.rows::<Tree>().collect::<Result<Vec<Tree>>>()?;
+    /// Tables sorted by path have another order under other names, which the order of the clear names would show.
+    fn by_path<R: Row>(&mut self, path: impl Fn(&R) -> &Text, place: impl Fn(&mut R, i64)) -> Result<()> {
+        let mut rows = self.original.rows::<R>().collect::<Result<Vec<R>>>()?;
         rows.iter_mut().for_each(|row| self.anonymizer.row(row));
-        rows.sort_by(|a, b| a.path.cmp(&b.path));
+        rows.sort_by(|a, b| path(a).cmp(path(b)));
         let mut writer = TableWriter::new(Some(self.output), WriterOptions::default());
-        for (order, row) in rows.into_iter().enumerate() {
-            writer.push(Tree { order: order as i64, ..row })?;
+        for (order, mut row) in rows.into_iter().enumerate() {
+            place(&mut row, order as i64);
+            writer.push(row)?;
         }
         writer.flush()?;
-        self.keep::<Tree>(writer.into_segments());
+        self.keep::<R>(writer.into_segments());
         Ok(())
     }
 }
@@ -87,8 +89,8 @@ impl Visitor for Copy<'_> {
     type Error = ReelError;
 
     fn table<R: Row>(&mut self) -> Result<()> {
-        // Contents of writes cannot be hashed; the tree is written later.
-        if R::TABLE == Tree::TABLE || R::TABLE == Content::TABLE {
+        // Contents of writes cannot be hashed; trees are written later.
+        if [Tree::TABLE, FinalName::TABLE, Content::TABLE].contains(&R::TABLE) {
             return Ok(());
         }
         let mut writer = TableWriter::new(Some(self.output), AS_THEY_COME);

@@ -7,13 +7,21 @@
 use std::{
     collections::HashSet,
     fs::{self, Metadata},
+    io::ErrorKind,
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
 };
 
 use super::{is_virtual, rows::Disk};
-use crate::{before::namespace::Names, host};
+use crate::{
+    before::{namespace::Names, snapshot::MOST_ATTRIBUTE_BYTES},
+    host::{self, signals},
+};
+
+/// Words of `kind` for names that are not there, and for those that were not looked at.
+const ABSENT: &str = "absent";
+const UNSEEN: &str = "unseen";
 use ioreel_traces::{
     manifest::Mount,
     rows::{FinalName, Tree},
@@ -39,10 +47,19 @@ pub(crate) struct AtEnd<'a> {
 pub(super) struct FinalTree {
     /// Sorted by path.
     pub(super) rows: Vec<FinalName>,
-    /// Rows of the initial tree: what directories contained that the workload moved as a whole.
-    pub(super) moved: Vec<Tree>,
+    /// What directories contained that the workload moved as a whole.
+    pub(super) moved: Vec<Moved>,
     /// A limit was reached.
     pub(super) cut: bool,
+}
+
+/// Something in a directory that the workload moved, under a name that no operation used.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Its path before the recording.
+    pub(super) old: String,
+    /// What it is like now.
+    pub(super) row: Tree,
 }
 
 /// A directory to list.
@@ -57,29 +74,34 @@ struct Directory {
 
 struct Look<'a> {
     names: &'a Names,
-    walked: &'a HashSet<String>,
+    /// Names that something was moved to.
+    moved_to: HashSet<&'a str>,
+    with_reel: Option<&'a str>,
     disk: &'a Disk,
-    /// The reel itself, and places whose mount has changed.
-    elsewhere: Vec<String>,
+    output: Option<String>,
+    /// Places whose mount has changed.
+    changed_mounts: Vec<String>,
     /// Device and inode numbers of the recorder's own output.
     own: Vec<(u64, u64)>,
     deadline: Instant,
+    attribute_bytes: usize,
     waiting: Vec<Directory>,
     out: FinalTree,
 }
 
-/// Looks at the final tree. `walked`: directories whose content was known at the start.
-pub(super) fn look(names: &Names, walked: &HashSet<String>, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
-    let mut elsewhere = changed_mounts(at_end.mounts, &host::mounts());
-    elsewhere
-        .extend(at_end.output.canonicalize().map(|p| text::from_bytes(p.as_os_str().as_encoded_bytes()).to_string()));
+/// Looks at the final tree. `with_reel`: the directory of the reel, if the snapshot has seen the rest of it.
+pub(super) fn look(names: &Names, with_reel: Option<&str>, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
+    let output = at_end.output.canonicalize().map(|p| text::from_bytes(p.as_os_str().as_encoded_bytes()));
     let mut look = Look {
         names,
-        walked,
+        moved_to: names.moved_to(),
+        with_reel,
         disk,
-        elsewhere: elsewhere.into_iter().map(|path| disk.name_of(&path)).collect(),
+        output: output.ok().map(|path| disk.name_of(&path)),
+        changed_mounts: changed_mounts(at_end.mounts, &host::mounts()).iter().map(|p| disk.name_of(p)).collect(),
         own: own_output(),
         deadline: Instant::now() + MOST_TIME,
+        attribute_bytes: 0,
         waiting: Vec::new(),
         out: FinalTree::default(),
     };
@@ -104,16 +126,42 @@ pub(super) fn look(names: &Names, walked: &HashSet<String>, disk: &Disk, at_end:
     out
 }
 
-impl Look<'_> {
+/// Whether `path` is `dir` or below it. Both are canonical.
+fn is_at_or_below(path: &str, dir: &str) -> bool {
+    let dir = dir.strip_suffix('/').unwrap_or(dir);
+    path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl<'a> Look<'a> {
     fn is_cut(&mut self) -> bool {
-        self.out.cut |= self.out.rows.len() >= MOST_NAMES || Instant::now() > self.deadline;
+        let is_full = self.out.rows.len() >= MOST_NAMES || self.attribute_bytes >= MOST_ATTRIBUTE_BYTES;
+        self.out.cut |= is_full || Instant::now() > self.deadline || signals::waiting_end().is_some();
         self.out.cut
     }
 
-    /// Whether nothing is known or wanted of this name.
-    fn leaves_out(&self, path: &str) -> bool {
-        let within = |dir: &String| path.strip_prefix(dir.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('/'));
-        is_virtual(path) || self.elsewhere.iter().any(within)
+    /// Whether this name is not looked at. Where a mount has changed, a row says so.
+    fn leaves_out(&mut self, path: &str) -> bool {
+        if is_virtual(path) || self.output.as_deref().is_some_and(|output| is_at_or_below(path, output)) {
+            return true;
+        }
+        let Some(place) = self.changed_mounts.iter().find(|place| is_at_or_below(path, place)) else { return false };
+        if place == path {
+            self.push_without_look(path, UNSEEN);
+        }
+        true
+    }
+
+    /// The status of a name. If there is none, a row says so.
+    fn status(&mut self, path: &str, clear: Option<&Path>) -> Option<Metadata> {
+        match clear.map(fs::symlink_metadata) {
+            Some(Ok(meta)) => return Some(meta),
+            Some(Err(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                self.push_without_look(path, ABSENT);
+            }
+            // The name on disk is not known, too long, or the file system does not answer.
+            _ => self.push_without_look(path, UNSEEN),
+        }
+        None
     }
 
     /// A name that exists, as far as the operations tell. `made`: the workload created it, or moved it there.
@@ -121,14 +169,17 @@ impl Look<'_> {
         if self.leaves_out(path) {
             return;
         }
-        let Some(clear) = self.disk.clear(path) else { return };
-        let Ok(meta) = fs::symlink_metadata(&clear) else {
-            return self.out.rows.push(FinalName { path: path.into(), kind: "absent".into(), ..FinalName::default() });
-        };
-        let row = self.disk.row(&clear, &meta, "derived");
+        let clear = self.disk.clear(path);
+        let Some((clear, meta)) = clear.as_deref().zip(self.status(path, clear.as_deref())) else { return };
+        let row = self.disk.row(clear, &meta, "derived");
         let at = self.push(&row, &meta);
-        if meta.is_dir() && (made || self.walked.contains(path)) {
-            let old = if made { self.names.origin(path).filter(|old| !self.walked.contains(old)) } else { None };
+        let was_listed = |path: &str| self.names.is_listed(path) || self.with_reel == Some(path);
+        if meta.is_dir() && (made || was_listed(path)) {
+            // Few directories are moved, and a search takes time in proportion to the moves.
+            let mut at_or_above = Path::new(path).ancestors().filter_map(Path::to_str);
+            let is_moved = made && at_or_above.any(|dir| self.moved_to.contains(dir));
+            let old = if is_moved { self.names.origin(path) } else { None };
+            let old = old.filter(|old| !was_listed(old));
             self.waiting.push(Directory { path: path.to_owned(), old, dev: meta.dev(), row: at });
         }
     }
@@ -137,24 +188,24 @@ impl Look<'_> {
     fn list(&mut self, dir: &Directory) {
         let Some(children) = self.disk.children(&dir.path) else { return };
         self.out.rows[dir.row].complete = Some(1);
-        for path in children {
-            if self.names.is_there(&path) || self.leaves_out(&path) {
-                continue;
-            }
+        for child in children {
             if self.is_cut() {
                 return;
             }
-            let Some((clear, meta)) =
-                self.disk.clear(&path).and_then(|p| Some((p.clone(), fs::symlink_metadata(p).ok()?)))
-            else {
-                continue;
+            let Ok((path, clear)) = child else {
+                self.out.rows[dir.row].complete = None;
+                return;
             };
+            if self.names.is_there(&path) || self.leaves_out(&path) {
+                continue;
+            }
+            let Some(meta) = self.status(&path, Some(&clear)) else { continue };
             let row = self.disk.row(&clear, &meta, "derived");
             let at = self.push(&row, &meta);
             let name = path.rsplit('/').next().unwrap_or_default();
             let old = dir.old.as_ref().map(|old| format!("{old}/{name}"));
-            if let Some(old) = old.as_ref().filter(|old| !self.names.is_known(old)) {
-                self.out.moved.push(Tree { path: old.as_str().into(), ..row });
+            if let Some(old) = old.as_ref().filter(|old| !self.names.was_there(old)) {
+                self.out.moved.push(Moved { old: old.clone(), row });
             }
             if meta.is_dir() && meta.dev() == dir.dev {
                 self.waiting.push(Directory { path, old, dev: dir.dev, row: at });
@@ -162,8 +213,12 @@ impl Look<'_> {
         }
     }
 
-    /// Adds a row. Returns its index.
+    fn push_without_look(&mut self, path: &str, kind: &str) {
+        self.out.rows.push(FinalName { path: path.into(), kind: kind.into(), ..FinalName::default() });
+    }
+
     fn push(&mut self, row: &Tree, meta: &Metadata) -> usize {
+        self.attribute_bytes += row.xattrs.as_ref().map_or(0, |text| text.len());
         let own = self.own.contains(&(meta.dev(), meta.ino()));
         self.out.rows.push(FinalName {
             order: 0,
@@ -204,6 +259,12 @@ mod tests {
 
     fn mount(mountpoint: &str, sb_dev: i64) -> Mount {
         Mount { mountpoint: mountpoint.into(), sb_dev, root: "/".into(), ..Mount::default() }
+    }
+
+    #[test]
+    fn below_is_meant_by_component() {
+        assert!(is_at_or_below("/a/b", "/a") && is_at_or_below("/a", "/a") && is_at_or_below("/a", "/"));
+        assert!(!is_at_or_below("/ab", "/a") && !is_at_or_below("/", "/a"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    fs::{self, DirEntry, Metadata},
+    fs::{self, Metadata},
     io,
     path::{Path, PathBuf},
     sync::{MutexGuard, PoisonError},
@@ -10,7 +10,7 @@ use std::{
 
 use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, text, writer::Names as MappedNames};
 
-use super::{Changes, Clue, Deriver, is_virtual};
+use super::{Changes, Clue, Deriver, final_tree::Moved, is_virtual};
 use crate::before::snapshot::Snapshot;
 
 /// The disk, accessed by the names of the reel, which are hashes if the reel is anonymised.
@@ -57,27 +57,26 @@ impl Disk {
         Some(self.row(&clear, &meta, origin))
     }
 
-    /// The paths, in the reel, of what is in the directory `path` now; `None` if it cannot be listed.
-    pub(super) fn children(&self, path: &str) -> Option<Vec<String>> {
+    /// What is in the directory `path` now, by its paths in the reel and on disk; `None` if it cannot be listed.
+    pub(super) fn children(&self, path: &str) -> Option<impl Iterator<Item = io::Result<(String, PathBuf)>>> {
         let entries = fs::read_dir(self.clear(path)?).ok()?;
-        let name = |entry: io::Result<DirEntry>| {
-            let clear = text::from_bytes(entry.ok()?.path().as_os_str().as_encoded_bytes());
-            Some(self.name_of(&clear))
-        };
-        entries.map(name).collect()
+        Some(entries.map(|entry| {
+            let clear = entry?.path();
+            Ok((self.name_of(&text::from_bytes(clear.as_os_str().as_encoded_bytes())), clear))
+        }))
     }
 
     /// Converts the snapshot to the names of the reel.
     pub(super) fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
         if let Some(mut names) = self.names() {
-            let (listed, walked) = (std::mem::take(&mut snapshot.listed), std::mem::take(&mut snapshot.walked));
+            let (listed, with_reel) = (std::mem::take(&mut snapshot.listed), snapshot.with_reel.take());
             for (path, mut row) in std::mem::take(&mut snapshot.entries) {
                 names.row(&mut row);
                 if listed.contains(&path) {
                     snapshot.listed.insert(row.path.to_string());
                 }
-                if walked.contains(&path) {
-                    snapshot.walked.insert(row.path.to_string());
+                if with_reel.as_ref() == Some(&path) {
+                    snapshot.with_reel = Some(row.path.to_string());
                 }
                 snapshot.entries.insert(row.path.to_string(), row);
             }
@@ -87,11 +86,13 @@ impl Disk {
 }
 
 impl Deriver {
-    /// All rows, including those of the snapshot. `moved`: content of directories that the workload moved as a whole.
-    pub(super) fn rows(self, disk: &Disk, moved: Vec<Tree>) -> Vec<Tree> {
+    /// All rows, including those of the snapshot. `moved`: content of directories that the workload moved as a whole, as
+    /// it is now.
+    pub(super) fn rows(self, disk: &Disk, moved: Vec<Moved>) -> Vec<Tree> {
         let Self { mut names, clues, mut changes, filled, .. } = self;
         let (snapshot, mut before) = names.take_before();
-        let mut moved: HashMap<String, Tree> = moved.into_iter().map(|row| (row.path.to_string(), row)).collect();
+        let mut moved: HashMap<String, Tree> =
+            moved.into_iter().map(|m| (m.old.clone(), as_it_was(m, &changes))).collect();
         before.extend(moved.keys().cloned());
         for dir in filled {
             // Entries seen later explain why the directory was not empty. If there are none, an entry is invented.
@@ -120,6 +121,18 @@ impl Deriver {
         share_links(&mut rows, &linked);
         rows
     }
+}
+
+/// The initial row of something in a moved directory. What the workload changed is not known.
+fn as_it_was(Moved { old, mut row }: Moved, changes: &Changes) -> Tree {
+    if changes.content.contains(&*row.path) {
+        (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (None, None, None);
+    }
+    if changes.any.contains(&*row.path) || changes.attributes.contains(&*row.path) {
+        (row.mode, row.uid, row.gid, row.xattrs) = (None, None, None, None);
+    }
+    row.path = old.into();
+    row
 }
 
 /// Groups the names that belonged to one file, according to opens through them. What the workload wrote through one

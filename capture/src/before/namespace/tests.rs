@@ -169,3 +169,29 @@ fn links_of_proc_lead_to_what_they_are_to_the_task() {
     assert_eq!(resolve(&mut n, "/cage", "/", "/proc/self/cwd/x", true).unwrap(), "/stand/x");
     assert_eq!(resolve(&mut n, "/cage", "/", "/proc/self/root/x", true).unwrap(), "/cage/x");
 }
+
+#[test]
+fn names_are_followed_through_moves_of_made_folders() {
+    let mut n = Names::default();
+    n.exists("/b");
+    n.make("/deep");
+    n.rename("/b", "/deep/b");
+    n.rename("/deep", "/deeper");
+    assert_eq!(n.origin("/deeper/b").as_deref(), Some("/b"));
+    assert_eq!((n.origin("/deeper"), n.exists("/deeper/found")), (None, None));
+    assert_eq!(n.exists("/deeper/b/x").as_deref(), Some("/b/x"));
+    assert_eq!(before(n), ["/", "/b", "/b/x"]);
+}
+
+#[test]
+fn an_exchanged_folder_keeps_what_was_in_it() {
+    let mut n = Names::default();
+    n.exists("/x");
+    n.exists("/y");
+    n.exchange("/x", "/y");
+    assert_eq!((n.origin("/x").as_deref(), n.origin("/y").as_deref()), (Some("/y"), Some("/x")));
+    assert_eq!(n.exists("/y/8").as_deref(), Some("/x/8"));
+    n.remove("/y/8");
+    assert_eq!(n.exists("/x/8").as_deref(), Some("/y/8"));
+    assert_eq!(before(n), ["/", "/x", "/x/8", "/y", "/y/8"]);
+}

@@ -12,7 +12,9 @@ impl Names {
     /// The node of an absolute path, without following links: for the reel's own tables.
     pub fn literal(&mut self, path: &[u8]) -> NodeId {
         self.work += path.len() as u64 / 16;
-        path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").fold(ROOT, |at, p| self.child(at, p))
+        // A hostile reel has others than canonical paths.
+        let names = path.split(|b| *b == b'/').filter(|p| !matches!(*p, b"" | b"." | b".."));
+        names.fold(ROOT, |at, p| self.child(at, p))
     }
 
     /// The node that `path` leads to from `base`, following the symbolic links that are known. `follow`: also follow

@@ -1,0 +1,139 @@
+//! What a recording holds of the tree that its command left.
+
+use std::{collections::HashMap, fs, os::unix::fs::symlink, path::Path, process::Command};
+
+use ioreel_traces::{Reel, manifest::State, rows::FinalName};
+
+use crate::{
+    harness::{
+        assert_valid, ioreel,
+        mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
+        record, run, succeed, temp_dir, text,
+    },
+    replaying::replays::replays_to,
+};
+
+/// The rows of what is at and below `dir`, by path below it.
+fn seen(reel: &Reel, dir: &Path) -> HashMap<String, FinalName> {
+    let rows = reel.rows::<FinalName>().map(|row| row.unwrap());
+    rows.filter_map(|row| Some((row.path.strip_prefix(text(dir))?.to_owned(), row))).collect()
+}
+
+fn kinds(seen: &HashMap<String, FinalName>, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| seen.get(*name).map_or("-".into(), |row| row.kind.to_string())).collect()
+}
+
+/// A directory of 300 files in two levels.
+fn many_files(dir: &Path) {
+    fs::create_dir_all(dir.join("sub")).unwrap();
+    for i in 0..300 {
+        fs::write(dir.join(if i % 2 == 0 { format!("{i}") } else { format!("sub/{i}") }), vec![b'x'; i]).unwrap();
+    }
+    fs::hard_link(dir.join("2"), dir.join("sub/hard")).unwrap();
+    symlink("4", dir.join("soft")).unwrap();
+}
+
+/// What no snapshot saw, and what the workload moved as a whole, is in a replay.
+pub(crate) fn moved_as_a_whole() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (mount.path().join("work"), out.path().join("moved.reel"));
+    for dir in ["a", "b", "c/sub", "x", "y"] {
+        many_files(&work.join(dir));
+    }
+    let script = "set -e; mv a a2; rm a2/2; mv a2 a3; echo x >a3/new; mkdir deep; mv b deep/b; mv deep deeper; mv c/sub c/other; \
+                  python3 -c \"import ctypes,os; l=ctypes.CDLL(None); assert l.renameat2(-100,b'x',-100,b'y',2)==0\"; rm y/8; rm -r c/other";
+    succeed(record(&reel, &["--snapshot-limit", "3,1s", "--settle", "none"], &["sh", "-c", script]).current_dir(&work));
+    let found = assert_valid(&reel);
+    assert!(found.manifest.snapshot.unwrap().partial && !found.manifest.final_tree.unwrap().partial);
+    let seen = seen(&found, &work);
+    assert_eq!(kinds(&seen, &["/a3/new", "/a3/4", "/a3/2", "/deeper/b/sub/7"]), ["regular", "regular", "-", "regular"]);
+    replays_to(Fs::Xfs, &reel, &work);
+}
+
+/// The reel, and what the recorder writes of itself, are no work of the command.
+pub(crate) fn own_output() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (mount.path().join("work"), mount.path().join("work/own.reel"));
+    fs::create_dir(&work).unwrap();
+    let words = [
+        "record",
+        "-v",
+        "-o",
+        "own.reel",
+        "--settle",
+        "none",
+        "--",
+        "sh",
+        "-c",
+        "echo a >f; echo of the command; rm -f g",
+    ];
+    let recorder = ioreel(words);
+    let program = text(Path::new(recorder.get_program()));
+    let line = format!("exec \"$0\" \"$@\" >log 2>&1");
+    succeed(Command::new("sh").args(["-c", &line, program]).args(words).current_dir(&work));
+    let found = assert_valid(&reel);
+    let seen = seen(&found, &work);
+    assert_eq!(kinds(&seen, &["/f", "/log", "/own.reel", ""]), ["regular", "regular", "-", "directory"]);
+    assert_eq!((seen["/log"].size_bytes, seen["/f"].size_bytes, seen[""].complete), (None, Some(2), Some(1)));
+    let moved = out.path().join("own.reel");
+    succeed(Command::new("mv").args([text(&reel), text(&moved)]));
+    let target = Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES);
+    succeed(&mut ioreel(["replay", text(&moved), "--target", text(target.path()), "--max-own-lateness", "1h"]));
+}
+
+/// Where something else is mounted at the end, or something still runs, nothing is looked at.
+pub(crate) fn not_looked_at() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (mount.path().join("work"), out.path().join("mounted.reel"));
+    fs::create_dir_all(work.join("m")).unwrap();
+    fs::write(work.join("m/below"), "x").unwrap();
+    let script = "mount -t tmpfs none m; echo x >m/inside; mkdir n; echo y >n/f";
+    succeed(record(&reel, &["--settle", "none"], &["sh", "-c", script]).current_dir(&work));
+    let found = assert_valid(&reel);
+    let unmounted = run(Command::new("umount").arg(work.join("m")));
+    assert!(unmounted.status.success());
+    let seen = seen(&found, &work);
+    assert_eq!(kinds(&seen, &["/m", "/m/inside", "/m/below", "/n/f"]), ["unseen", "-", "-", "regular"]);
+    replays_to(Fs::Xfs, &reel, &work);
+
+    let reel = out.path().join("going.reel");
+    let going = ["sh", "-c", "echo x >f; exec sleep 30"];
+    let mut recorder =
+        record(&reel, &["--settle", "none", "--duration", "500ms"], &going).current_dir(&work).spawn().unwrap();
+    // It waits for the command, which is not recorded any more.
+    while Reel::open(&reel).map_or(true, |reel| reel.manifest.state == State::Recording) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    succeed(Command::new("pkill").args(["-P", &recorder.id().to_string()]));
+    recorder.wait().unwrap();
+    let found = assert_valid(&reel);
+    assert_eq!((found.manifest.final_tree, found.count::<FinalName>()), (None, 0));
+
+    // What a filter excludes has changed the tree, too.
+    for (name, options) in [("filtered", &["--path", "*.x"][..]), ("kept", &["--rotate", "--max-size", "1GiB"])] {
+        let reel = out.path().join(name).with_extension("reel");
+        succeed(record(&reel, &[options, &["--settle", "none"]].concat(), &["touch", "a.x", "b"]).current_dir(&work));
+        assert_eq!(assert_valid(&reel).manifest.final_tree, None, "{name}");
+    }
+}
+
+/// An anonymised recording looks at the tree, too.
+pub(crate) fn hashed_names() {
+    let (mount, out) = (Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (mount.path().join("work"), out.path().join("hashed.reel"));
+    many_files(&work.join("secret"));
+    rustix::fs::lsetxattr(work.join("secret/4"), "user.hidden", b"word", rustix::fs::XattrFlags::empty()).unwrap();
+    let script = "mv secret disclosed; rm disclosed/8; echo x >disclosed/fresh; chmod 600 disclosed/sub/9";
+    succeed(record(&reel, &["--anonymize", "--settle", "none"], &["sh", "-c", script]).current_dir(&work));
+    let found = assert_valid(&reel);
+    let rows: Vec<FinalName> = found.read().unwrap();
+    let all = format!("{rows:?}");
+    assert!(!["secret", "disclosed", "fresh", "hidden", "word"].iter().any(|word| all.contains(word)));
+    let marked: Vec<&FinalName> = rows.iter().filter(|r| r.xattrs.is_some()).collect();
+    assert_eq!(marked.len(), 1);
+    let dir = marked[0].path.rsplit_once('/').unwrap().0;
+    let below = |kind: &str| rows.iter().filter(|r| r.path.starts_with(dir) && r.kind == *kind).count();
+    assert_eq!((below("regular"), below("symlink"), below("directory")), (301, 1, 2));
+    let target = Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES);
+    succeed(&mut ioreel(["replay", text(&reel), "--target", text(target.path()), "--max-own-lateness", "1h"]));
+}
