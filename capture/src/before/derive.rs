@@ -323,7 +323,7 @@ impl Deriver {
             "truncate" | "chmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchownat" | "utime" | "utimes"
             | "futimesat" | "utimensat" => self.attributes_set(op, ret, path),
             call if call.contains("setxattr") || call.contains("removexattr") => {
-                self.extended_attributes_set(op, ret, path)
+                self.extended_attributes_set(op, ret, path);
             }
             _ if op.path.is_some() => self.seen(path, ret, Clue::default()),
             _ => self.through_descriptor(op, ret),

@@ -55,7 +55,7 @@ impl Done {
     fn look(&self) -> TreeCheck {
         let target = self.dir.path().join("t");
         let directory = Directory::of(target.clone(), File::open(&target).unwrap()).unwrap();
-        let reel = Reel::open(&self.dir.path().join("hand.reel")).unwrap();
+        let reel = Reel::open(self.dir.path().join("hand.reel")).unwrap();
         let recorded = RecordedTree::read(&reel, &self.plan, false).unwrap();
         check(&self.plan, &recorded, &directory, &[], true).unwrap()
     }

@@ -69,8 +69,8 @@ pub(crate) fn own_output() {
     ];
     let recorder = ioreel(words);
     let program = text(Path::new(recorder.get_program()));
-    let line = format!("exec \"$0\" \"$@\" >log 2>&1");
-    succeed(Command::new("sh").args(["-c", &line, program]).args(words).current_dir(&work));
+    let line = "exec \"$0\" \"$@\" >log 2>&1";
+    succeed(Command::new("sh").args(["-c", line, program]).args(words).current_dir(&work));
     let found = assert_valid(&reel);
     let seen = seen(&found, &work);
     assert_eq!(kinds(&seen, &["/f", "/log", "/own.reel", ""]), ["regular", "regular", "-", "directory"]);

@@ -12,9 +12,12 @@ const MAX_BYTES: usize = 64 << 10;
 /// Room for the names of most files, bytes.
 const USUAL_BYTES: usize = 256;
 
+/// An extended attribute: its name and its value.
+pub type Attribute = (Box<[u8]>, Option<Box<[u8]>>);
+
 /// Extended attributes of what has this name; a symbolic link is not followed. `wanted`: names of those to read. A value
 /// is `None` if it cannot be read. Where the file system has no attributes, there are none.
-pub fn attributes(path: &Path, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Box<[u8]>, Option<Box<[u8]>>)> {
+pub fn attributes(path: &Path, wanted: impl Fn(&[u8]) -> bool) -> Vec<Attribute> {
     let mut list = vec![0; USUAL_BYTES];
     let len = match llistxattr(path, &mut list) {
         Err(Errno::RANGE) => {
