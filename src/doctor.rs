@@ -14,8 +14,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// List the BPF programs that are loaded, with code size (bytes) and the number of instructions that the verifier
-    /// processed (the kernel's limit is 1,000,000)
+    /// List the BPF programs that are loaded, with code size (bytes), the number of instructions that the verifier
+    /// processed (the kernel's limit is 1,000,000), and the time to load each
     #[arg(long)]
     programs: bool,
 }
@@ -75,9 +75,10 @@ fn list_programs(json: bool) -> anyhow::Result<ExitCode> {
         print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
-    out!("{:>9} {:>12} {:>8}  {:<20} attached to", "verified", "instructions", "bytes", "program");
+    out!("{:>9} {:>8} {:>12} {:>8}  {:<20} attached to", "verified", "load ms", "instructions", "bytes", "program");
     for p in &programs {
-        out!("{:>9} {:>12} {:>8}  {:<20} {}", p.verified, p.instructions, p.native_bytes, p.name, p.place);
+        let (verified, load_ms) = (p.verified, p.load_ns as f64 / 1e6);
+        out!("{verified:>9} {load_ms:>8.1} {:>12} {:>8}  {:<20} {}", p.instructions, p.native_bytes, p.name, p.place);
     }
     for line in &missing {
         out!("{line}");

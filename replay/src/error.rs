@@ -94,6 +94,12 @@ pub enum ReplayError {
         /// Return of the last operation, ns of the reel.
         last_ns: i64,
     },
+    /// No name of the reel is in a root.
+    #[error("--root {root}: no name in the reel is at or below it; paths in a reel are without symbolic links", root = root.display())]
+    NothingInRoot {
+        /// The first root.
+        root: PathBuf,
+    },
     /// The slice is empty.
     #[error("--from {}s --to {}s: empty window; --to must be later than --from", seconds(*from_ns), seconds(*to_ns))]
     NoSlice {

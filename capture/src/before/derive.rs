@@ -60,10 +60,13 @@ pub(crate) fn write_tree(
     let snapshot = disk.mapped(snapshot);
     let d = follow(&reel, snapshot, &disk, writer)?;
     let left_out = d.left_out;
-    let mut end = at_end.map(|at_end| final_tree::look(&d.names, d.with_reel.as_deref(), &disk, at_end));
+    let mut end = at_end.map(|at_end| final_tree::look(&d, &disk, at_end));
     let mut rows = d.rows(&disk, end.as_mut().map(|end| std::mem::take(&mut end.moved)).unwrap_or_default());
     if let Some(end) = end {
         manifest.final_tree = Some(TreeSnapshot { names: end.rows.len() as i64, partial: end.cut });
+        if let Some(snapshot) = manifest.snapshot.as_mut().filter(|_| end.completes) {
+            snapshot.partial = false;
+        }
         end.rows.iter().try_for_each(|row| writer.final_tree.push_as_is(row))?;
     }
     if left_out > 0 {
@@ -214,6 +217,8 @@ struct Deriver {
     same_file: HashMap<String, String>,
     /// The directory of the reel, if the snapshot has seen the rest of it.
     with_reel: Option<String>,
+    /// Requested directories of which the snapshot has seen a part.
+    cut: Vec<String>,
     /// Directories that were not empty although no entry was known.
     filled: HashSet<String>,
     files: MetFiles,
@@ -238,6 +243,7 @@ impl Deriver {
         Self {
             names: Names::new(snapshot.entries, snapshot.listed),
             with_reel: snapshot.with_reel,
+            cut: snapshot.cut,
             history: History::there(there.iter().filter_map(|f| files.get(*f))),
             clues: HashMap::new(),
             changes: Changes::default(),

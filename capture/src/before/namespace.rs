@@ -457,12 +457,13 @@ impl Names {
             Some(target) => self.links.insert(to.to_owned(), target),
             None => self.links.remove(to),
         };
+        let arrived_with_above = self.origin(from).is_some();
         let was = self.states.insert(from.to_owned(), State::Gone);
         let was_before = was == Some(State::Before);
         self.states.insert(to.to_owned(), State::Made);
         // The content of a directory that the workload created is the workload's too.
         let was_arrived = |m: &Move| m.new == from || m.new.starts_with(&prefix);
-        if was_before || self.moved.iter().any(was_arrived) {
+        if was_before || arrived_with_above || self.moved.iter().any(was_arrived) {
             self.moved.push(Move { new: to.to_owned(), old: from.to_owned(), ended: false });
         } else if was == Some(State::Made) {
             self.forget_later(from);

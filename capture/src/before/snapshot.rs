@@ -48,8 +48,8 @@ pub(crate) struct Snapshot {
     pub(crate) with_reel: Option<String>,
     /// Bytes of extended attributes.
     pub(crate) attribute_bytes: usize,
-    /// A limit was reached.
-    pub(crate) cut: bool,
+    /// Requested directories of which a limit was reached.
+    pub(crate) cut: Vec<String>,
     /// On-disk locations of its files, if requested.
     pub(crate) extents: Option<Extents>,
 }
@@ -105,6 +105,7 @@ impl Snapshot {
             }
         }
         self.insert(&dir, &meta);
+        let asked = text::from_bytes(dir.as_os_str().as_bytes()).to_string();
         let mut waiting = VecDeque::from([dir]);
         while let Some(dir) = waiting.pop_front() {
             let Ok(names) = fs::read_dir(&dir) else { continue };
@@ -116,7 +117,7 @@ impl Snapshot {
                 }
                 let is_full = self.entries.len() >= most || self.attribute_bytes >= MOST_ATTRIBUTE_BYTES;
                 if is_full || Instant::now() > deadline {
-                    self.cut = true;
+                    self.cut.push(asked);
                     return Ok(());
                 }
                 let found = name.and_then(|name| Ok((name.path(), name.metadata()?)));
@@ -194,12 +195,12 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         let above = top.ancestors().count() - 1;
         let whole = snapshot(&top, 1000);
-        assert_eq!((whole.entries.len(), whole.listed.len(), whole.cut), (above + 1 + 5 + 50, 6, false));
+        assert_eq!((whole.entries.len(), whole.listed.len(), whole.cut.len()), (above + 1 + 5 + 50, 6, 0));
         let cut = snapshot(&top, above + 1 + 5 + 25);
-        assert_eq!((cut.entries.len(), cut.listed.len(), cut.cut), (above + 1 + 5 + 25, 3, true));
+        assert_eq!((cut.entries.len(), cut.listed.len(), cut.cut.len()), (above + 1 + 5 + 25, 3, 1));
         assert!(cut.listed.contains(top.to_str().unwrap()));
         let none = snapshot(&top, above + 1 + 3);
-        assert!(none.listed.is_empty() && none.cut);
+        assert!(none.listed.is_empty() && none.cut.len() == 1);
     }
 
     #[test]
@@ -207,6 +208,6 @@ mod tests {
         let dir = tree();
         let mut cut = Snapshot::default();
         cut.add(dir.path(), Bound { names: 1000, time: Duration::ZERO }).unwrap();
-        assert!(cut.cut && cut.listed.is_empty());
+        assert!(cut.cut.len() == 1 && cut.listed.is_empty());
     }
 }

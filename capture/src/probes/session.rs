@@ -5,7 +5,7 @@ use std::{
     mem::{MaybeUninit, size_of},
     os::fd::AsFd,
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ioreel_bpf::{
@@ -60,6 +60,8 @@ const MIN_DRAIN_RECORDS: usize = 256;
 /// The loaded and attached probes.
 pub struct Session<'obj> {
     skel: IoreelSkel<'obj>,
+    /// When all programs were loaded, ns since boot.
+    loaded_at_ns: i64,
     op_rings: OpRings,
     rings: Vec<CpuRing>,
     /// Kernel memory of the rings, in bytes.
@@ -141,6 +143,12 @@ impl Drained {
     }
 }
 
+/// The clock of the kernel's load times, ns.
+fn boot_time_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
 impl<'obj> Session<'obj> {
     /// Opens, loads and attaches the probes. They stay inactive until [`Session::activate`]. Optional programs that the
     /// kernel refuses are left out and listed in `missing`.
@@ -165,6 +173,7 @@ impl<'obj> Session<'obj> {
         storage: &'obj mut MaybeUninit<OpenObject>,
         refused: &[features::Missing],
     ) -> Result<Self, CaptureError> {
+        let began = Instant::now();
         let cpus = host::possible_cpus();
         let end_ios = symbols::end_ios();
         refusal::take();
@@ -174,7 +183,10 @@ impl<'obj> Session<'obj> {
         load::set_constants(&mut open, plan, &end_ios, &manners);
         let load::Chosen { missing, second, later } = load::choose_programs(&mut open, plan, preemptible, refused);
         let sizes = load::size_maps(&mut open, plan, cpus)?;
+        let opened = Instant::now();
         let mut skel = open.load().map_err(CaptureError::bpf("loading them"))?;
+        let loaded_at_ns = boot_time_ns();
+        let loaded = Instant::now();
 
         let op_records = sizes.op_records;
         let op_rings = OpRings::map(skel.maps.op_rings.as_fd(), skel.maps.op_ring_heads.as_fd(), cpus, op_records)?;
@@ -185,12 +197,22 @@ impl<'obj> Session<'obj> {
         } else {
             None
         };
+        let filled = Instant::now();
         skel.attach().map_err(CaptureError::bpf("attaching them"))?;
+        log::info!(
+            "start of the probes: {} ms to open them, {} ms to load them (verification by the kernel), {} ms for tables, {} \
+             ms to attach them",
+            (opened - began).as_millis(),
+            (loaded - opened).as_millis(),
+            (filled - loaded).as_millis(),
+            filled.elapsed().as_millis()
+        );
         let ring_bytes = (sizes.ring_bytes + op_records * RECORD_BYTES) * cpus + sizes.content_bytes;
         let alone = plan.ops && preemptible && !second;
         let warnings = end_ios.warning.into_iter().chain(alone.then(|| features::ALONE.to_owned())).collect();
         Ok(Self {
             skel,
+            loaded_at_ns,
             op_rings,
             rings,
             ring_bytes,

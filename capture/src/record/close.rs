@@ -107,10 +107,14 @@ pub(super) fn close(
     manifest.resolution = crate::assemble::fault::resolution();
     manifest.warnings.extend(session.missing.iter().map(Missing::tell));
     if error.is_none() {
-        let at_end = leaves_final_tree(config, closing.goes_on)
-            .then_some(AtEnd { mounts: &closing.mounts, output: &config.output });
+        let at_end = leaves_final_tree(config, closing.goes_on).then_some(AtEnd {
+            mounts: &closing.mounts,
+            output: &config.output,
+            elapsed_ns: manifest.span.elapsed_ns,
+        });
         error = derive::write_tree(&mut assembler.writer, &mut manifest, closing.snapshot, at_end).err();
     }
+    warn_of_cut_snapshot(&mut manifest);
     if error.is_some() {
         manifest.state = State::Truncated;
     }
@@ -132,11 +136,20 @@ pub(super) fn close(
     Ok((manifest, error.map(CaptureError::Reel)))
 }
 
-/// Whether the tree is as the recorded operations left it. Programs that go on, or that wait for a recorded process, may
-/// change it, and operations that a filter excludes or a rotation drops have changed it.
+/// Whether the tree is as the recorded programs left it. Programs that go on, or that wait for a recorded process, may
+/// change it.
 fn leaves_final_tree(config: &Config, goes_on: bool) -> bool {
-    let is_whole = config.layers != Layers::Block && !config.limits.rotate && !config.filter.is_any();
-    matches!(config.target, Target::Command(_)) && !goes_on && is_whole
+    matches!(config.target, Target::Command(_)) && !goes_on && config.layers != Layers::Block
+}
+
+fn warn_of_cut_snapshot(manifest: &mut Manifest) {
+    if let Some(snapshot) = manifest.snapshot.filter(|snapshot| snapshot.partial) {
+        manifest.warnings.push(format!(
+            "the snapshot of the tree ended at {} names; names that the recorded calls use are added, others are \
+             unknown; --snapshot-limit sets the limit",
+            snapshot.names
+        ));
+    }
 }
 
 fn warn_of_unread_devices(manifest: &mut Manifest, assembler: &Assembler) {

@@ -101,14 +101,8 @@ pub(super) fn take_snapshot(
         snapshot.of_what_runs();
     }
     if !snapshot.entries.is_empty() {
-        manifest.snapshot = Some(TreeSnapshot { names: snapshot.entries.len() as i64, partial: snapshot.cut });
-    }
-    if snapshot.cut {
-        manifest.warnings.push(format!(
-            "the snapshot of the tree ended at {} names; names that the recorded calls use are added, others are \
-             unknown; --snapshot-limit sets the limit",
-            snapshot.entries.len()
-        ));
+        manifest.snapshot =
+            Some(TreeSnapshot { names: snapshot.entries.len() as i64, partial: !snapshot.cut.is_empty() });
     }
     Ok(snapshot)
 }

@@ -1,5 +1,10 @@
 //! Paths as bytes.
 
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path},
+};
+
 /// `path` as a process with root directory `root` sees it; both are absolute. A path outside of `root` is returned
 /// unchanged: the process cannot reach it.
 pub(crate) fn seen_from<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
@@ -8,6 +13,24 @@ pub(crate) fn seen_from<'a>(path: &'a [u8], root: &[u8]) -> &'a [u8] {
         Some(rest) if rest[0] == b'/' => rest,
         _ => path,
     }
+}
+
+/// An absolute path without dots and doubled slashes, as bytes.
+pub(crate) fn normal(path: &Path) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => {
+                out.push(b'/');
+                out.extend_from_slice(name.as_bytes());
+            }
+            Component::ParentDir => {
+                out.truncate(out.iter().rposition(|b| *b == b'/').unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    if out.is_empty() { b"/".to_vec() } else { out }
 }
 
 /// Whether a path is absolute and has no empty component, `.`, `..` or NUL. Others, in a damaged or hostile reel, could

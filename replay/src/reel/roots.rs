@@ -27,6 +27,11 @@ impl Roots {
         !is_of_kernel(path) && (self.0.is_empty() || self.0.iter().any(|root| is_at_or_below(path, root)))
     }
 
+    /// Whether anything at or below this directory is replayed.
+    pub(crate) fn overlap(&self, dir: &[u8]) -> bool {
+        self.contain(dir) || self.0.iter().any(|root| is_at_or_below(root, dir))
+    }
+
     /// Whether a call that a replay does not know has changed files, or where paths lead. Requests of ioctl are judged
     /// by their direction if they have no name: those that only read are harmless.
     pub(crate) fn changed_by(op: &Op) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
@@ -20,7 +20,10 @@ use ioreel_traces::{
 
 use crate::{
     ReplayError,
-    base::clock::{self, monotonic_ns},
+    base::{
+        clock::{self, monotonic_ns},
+        paths::normal,
+    },
     contents::{
         buffers::{Source, WINDOW_BYTES},
         data::Data,
@@ -525,23 +528,4 @@ fn making(
         sync_ret,
         seen,
     }
-}
-
-/// An absolute path without dots and doubled slashes, as bytes.
-fn normal(path: &Path) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut out = Vec::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::Normal(name) => {
-                out.push(b'/');
-                out.extend_from_slice(name.as_bytes());
-            }
-            std::path::Component::ParentDir => {
-                out.truncate(out.iter().rposition(|b| *b == b'/').unwrap_or(0));
-            }
-            _ => {}
-        }
-    }
-    if out.is_empty() { b"/".to_vec() } else { out }
 }

@@ -6,7 +6,9 @@ use ioreel_traces::Reel;
 
 use crate::{
     Config, ReplayError, Slice,
+    base::paths::{is_at_or_below, normal},
     contents::slice_contents::ChangedFiles,
+    model::names::{InitialState, NodeId, State},
     plan::{
         planner::{PlanOptions, plan},
         program::Plan,
@@ -45,11 +47,27 @@ pub(crate) fn plan_within(reel: &Reel, config: &Config, mut options: PlanOptions
         Some(plan) => plan,
         None => plan(input(reel, config)?, options)?,
     };
+    check_roots(config, &plan)?;
     if !config.skip_prepare {
         // All is filled anew.
         plan.keys.written = ChangedFiles::default();
     }
     Ok((plan, strayed))
+}
+
+/// Refuses roots that nothing of the reel is in.
+fn check_roots(config: &Config, plan: &Plan) -> Result<(), ReplayError> {
+    let is_known = |node: NodeId| {
+        let is_present = matches!(plan.names.before(node), InitialState::Present { .. });
+        is_present || matches!(plan.names.now(node), State::Present { .. } | State::Absent)
+    };
+    let is_in = |node: NodeId, root: &[u8]| is_at_or_below(&plan.names.path(node), root);
+    let roots: Vec<Vec<u8>> = config.roots.iter().map(|root| normal(root)).collect();
+    let is_used = |root: &Vec<u8>| (1..plan.names.len() as NodeId).any(|node| is_known(node) && is_in(node, root));
+    match config.roots.first() {
+        Some(root) if !roots.iter().any(is_used) => Err(ReplayError::NothingInRoot { root: root.clone() }),
+        _ => Ok(()),
+    }
 }
 
 fn input(reel: &Reel, config: &Config) -> Result<Input, ReplayError> {

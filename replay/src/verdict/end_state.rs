@@ -63,6 +63,10 @@ pub struct TreeCheck {
     /// Number of names that were compared with what the recorder saw when the recording ended. For others, the
     /// operations tell what is expected.
     pub observed: i64,
+    /// Number of names that the recorder did not look at, since something else was mounted there or the look failed.
+    pub unseen: i64,
+    /// Names that the workload did not use are missing, since the snapshot of the tree was cut.
+    pub lacks_unused: bool,
     /// Number of names of files with further names that the reel lacks. Without `--root`, these do not count in link
     /// counts.
     pub links_elsewhere: i64,
@@ -167,7 +171,7 @@ impl<'a> Walk<'a> {
             by_link: attributes_by_link(plan),
             hidden: Vec::new(),
             exclusive,
-            out: TreeCheck::default(),
+            out: TreeCheck { unseen: recorded.unseen, lacks_unused: recorded.lacks_unused, ..TreeCheck::default() },
             hashes: [blake3::Hasher::new(), blake3::Hasher::new(), blake3::Hasher::new()],
             firsts: Default::default(),
             recorded_firsts: HashMap::new(),
@@ -227,14 +231,14 @@ impl<'a> Walk<'a> {
     /// The same, with what the recorder saw at the end.
     fn expected(&mut self, path: &[u8], node: Option<NodeId>) -> Option<Option<Entry>> {
         let derived = node.and_then(|node| self.told(node));
-        if node.is_some_and(|node| self.is_no_name(node)) {
+        if node.is_some_and(|node| self.plan.names.area(node).is_some()) {
             return derived;
         }
         let Some(row) = self.recorded.row(path) else {
             let is_absent = self.recorded.is_complete_above(path) && (self.exclusive || node.is_some());
             return if is_absent && !self.leads_to_maps(path) { Some(None) } else { derived };
         };
-        if row.kind == "unseen" {
+        if matches!(&*row.kind, "unseen" | "reel") {
             return derived;
         }
         self.out.observed += 1;
@@ -281,7 +285,7 @@ impl<'a> Walk<'a> {
             if let Some(e) = expected.as_mut().filter(|_| mapped.is_some()) {
                 e.forget_access();
             }
-            self.compare(path, expected, found.clone());
+            self.compare((path, node), expected, found.clone());
         }
         if found?.kind != Some(Kind::Directory) {
             return None;
@@ -294,11 +298,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Compares what is expected and found at `path`; `None` is nothing.
-    fn compare(&mut self, path: &[u8], mut expected: Option<Entry>, found: Option<Entry>) {
+    fn compare(&mut self, (path, node): (&[u8], Option<NodeId>), mut expected: Option<Entry>, found: Option<Entry>) {
         if let (Some(e), Some(f)) = (&mut expected, &found) {
             self.owner_is_settable(path, e, f);
             if !self.exclusive {
-                ignore_attributes_of_others(e, f);
+                let prepared = node.and_then(|node| match self.plan.names.now(node) {
+                    State::Present { pre, .. } => self.plan.attributes.get(pre),
+                    _ => None,
+                });
+                ignore_attributes_of_others(e, f, prepared);
             }
         }
         let masked = match (found, &expected) {
@@ -381,9 +389,10 @@ fn identity(stat: &Statx) -> (u64, u64) {
 }
 
 /// In a target that was not empty, files may have attributes of which the recording knows nothing.
-fn ignore_attributes_of_others(expected: &mut Entry, found: &Entry) {
+/// Those that were `prepared` are none of them.
+fn ignore_attributes_of_others(expected: &mut Entry, found: &Entry, prepared: Option<&Attributes>) {
     let (Some(told), Some(there)) = (&mut expected.attributes, &found.attributes) else { return };
-    for (name, value) in there {
+    for (name, value) in there.iter().filter(|(name, _)| prepared.is_none_or(|all| !all.contains_key(*name))) {
         told.entry(name.clone()).or_insert_with(|| value.clone());
     }
 }

@@ -127,8 +127,12 @@ pub fn judge(plan: &Plan, clockwork: Clockwork, outcomes: &Outcomes, limits: Lim
     };
     out.clauses = clauses(&out, clockwork.pace, limits, &facts);
     let skipped: i64 = plan.skipped.values().sum();
-    if plan.calls == 0 && skipped > 0 {
-        out.clauses.push(Clause::LeftOut, format!("nothing was replayed: all {skipped} operations were skipped"));
+    match (plan.calls, skipped) {
+        (0, 0) => out.clauses.push(Clause::LeftOut, "nothing was replayed: the reel has no operations".into()),
+        (0, _) => {
+            out.clauses.push(Clause::LeftOut, format!("nothing was replayed: all {skipped} operations were skipped"));
+        }
+        _ => {}
     }
     out.reasons = out.clauses.reasons();
     out.status = out.clauses.status();

@@ -22,6 +22,10 @@ pub struct LeftOut {
     pub owners: i64,
     /// The first of them.
     pub owner_examples: Vec<String>,
+    /// Names of the final tree that the recorder did not look at.
+    pub unseen: i64,
+    /// Names that the workload did not use are missing, since the snapshot of the tree was cut.
+    pub lacks_unused: bool,
 }
 
 impl LeftOut {
@@ -34,12 +38,14 @@ impl LeftOut {
             unfollowed_mounts: plan.gaps.unfollowed_mounts.clone(),
             owners: tree.map_or(0, |t| t.owners_not_set),
             owner_examples: tree.map_or_else(Vec::new, |t| t.owner_examples.clone()),
+            unseen: tree.map_or(0, |t| t.unseen),
+            lacks_unused: tree.is_some_and(|t| t.lacks_unused),
         }
     }
 
-    /// Number of operations and names, which `--max-left-out` limits.
+    /// Number of operations and names, which `--max-left-out` limits. Unknown names count as one.
     pub fn total(&self) -> i64 {
-        self.operations.saturating_add(self.owners)
+        self.operations.saturating_add(self.owners).saturating_add(self.unseen).saturating_add(self.lacks_unused.into())
     }
 
     /// Why this makes the replay unfaithful; `None` if it is within the limit.
@@ -64,6 +70,18 @@ impl LeftOut {
         if self.owners > 0 {
             let first = self.owner_examples.first().map(|e| format!(" ({e})")).unwrap_or_default();
             parts.push(format!("{} names have another owner, which only root can set{first}", self.owners));
+        }
+        if self.unseen > 0 {
+            let n = self.unseen;
+            parts.push(format!(
+                "{n} names were not looked at when the recording ended (something else is mounted there)"
+            ));
+        }
+        if self.lacks_unused {
+            parts.push(
+                "names that the workload did not use are missing (the snapshot was cut, see record --snapshot-limit)"
+                    .into(),
+            );
         }
         parts.join("; ")
     }

@@ -33,6 +33,10 @@ pub struct RecordedTree {
     has_roots: bool,
     /// Sizes on the target are those of the recording.
     has_sizes: bool,
+    /// Number of names that the recorder did not look at.
+    pub(super) unseen: i64,
+    /// The snapshot was cut: names that the workload did not use are missing in the replay.
+    pub(super) lacks_unused: bool,
     /// The recorder's look ended at a limit, so names of a file may be missing.
     is_partial: bool,
 }
@@ -52,6 +56,8 @@ impl RecordedTree {
         let roots: Vec<Vec<u8>> = plan.names.roots().cloned().collect();
         out.has_roots = !roots.is_empty();
         let roots = Roots::new(&roots);
+        let cwd = reel.manifest.command.as_ref().map(|c| to_bytes(&c.cwd)).unwrap_or_default();
+        out.lacks_unused = reel.manifest.snapshot.is_some_and(|s| s.partial) && roots.overlap(&cwd);
         let mut budget = Budget::new(reel.path().into(), 0);
         for row in reel.rows::<FinalName>() {
             let mut row = row?;
@@ -64,6 +70,7 @@ impl RecordedTree {
                 out.not_complete_above(&path);
                 continue;
             }
+            out.unseen += i64::from(row.kind == "unseen");
             if let Some(link) = row.link_id {
                 *out.links.entry(link).or_default() += 1;
             }

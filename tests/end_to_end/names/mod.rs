@@ -34,5 +34,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         final_tree::own_output
         final_tree::not_looked_at
         final_tree::hashed_names
+        final_tree::filtered
+        final_tree::beyond_the_snapshot
     }
 }

@@ -213,11 +213,8 @@ impl Anonymizer {
         let mut mapped = Attributes::new();
         for (name, value) in xattrs::from_text(all) {
             let name = text::from_bytes(&name);
-            // The kernel takes only valid ones.
-            if *name == *"security.capability" {
-                continue;
-            }
-            let keep = words::ACLS.contains(&&*name) && is_access_list(&value);
+            let keep = words::ACLS.contains(&&*name) && is_access_list(&value)
+                || *name == *"security.capability" && is_capability(&value);
             // The length is a result of getxattr.
             let hash = self.hash(&value).into_bytes();
             let hashed = || hash.iter().cycle().take(value.len()).copied().collect();
@@ -304,6 +301,12 @@ fn is_access_list(bytes: &[u8]) -> bool {
         KINDS.contains(&word(0)) && word(2) <= 7
     };
     bytes.strip_prefix(&[2, 0, 0, 0]).is_some_and(|rest| rest.len().is_multiple_of(8) && rest.chunks(8).all(entry))
+}
+
+/// Whether these bytes are the capabilities of a file, which are numbers (include/uapi/linux/capability.h): a revision and
+/// flags, then sets, of revision 3 also a user.
+fn is_capability(bytes: &[u8]) -> bool {
+    matches!((bytes.len(), bytes.get(3)), (12, Some(1)) | (20, Some(2)) | (24, Some(3)))
 }
 
 #[cfg(test)]

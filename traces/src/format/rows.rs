@@ -600,7 +600,7 @@ table! {
         /// Absolute path.
         path: Text as Dict,
         /// As in `files`, or `absent`: the operations say that the name exists, but it does not. `unseen`: not looked at,
-        /// since something else is mounted there, or the look failed.
+        /// since something else is mounted there, or the look failed. `reel`: the reel itself.
         kind: Text as Dict,
         /// Size. Null for a file that the recorder itself had open as its standard input, output or error.
         size_bytes: Option<i64> as Dict,

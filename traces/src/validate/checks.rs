@@ -62,7 +62,7 @@ const EVENTS: &[&str] = &[
 const KINDS: &[&str] = &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other"];
 /// Words of `final_tree.kind`.
 const FINAL_KINDS: &[&str] =
-    &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other", "absent", "unseen"];
+    &["regular", "directory", "symlink", "fifo", "socket", "char", "block", "other", "absent", "unseen", "reel"];
 /// Words of `names.how`.
 const HOWS: &[&str] = &["there", "seen", "created", "linked", "renamed"];
 /// Words of `names.ended`.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{is_virtual, rows::Disk};
+use super::{Deriver, is_virtual, rows::Disk};
 use crate::{
     before::{namespace::Names, snapshot::MOST_ATTRIBUTE_BYTES},
     host::{self, signals},
@@ -22,6 +22,8 @@ use crate::{
 /// Words of `kind` for names that are not there, and for those that were not looked at.
 const ABSENT: &str = "absent";
 const UNSEEN: &str = "unseen";
+/// The reel itself.
+const REEL: &str = "reel";
 use ioreel_traces::{
     manifest::Mount,
     rows::{FinalName, Tree},
@@ -33,6 +35,12 @@ const MOST_NAMES: usize = 2_000_000;
 /// See [`MOST_NAMES`].
 const MOST_TIME: Duration = Duration::from_secs(20);
 
+/// Time to list directories that the snapshot did not reach: at least as long as the snapshot of a working directory
+/// may take, and a tenth of the command's time.
+const LEAST_REST_TIME: Duration = Duration::from_millis(300);
+/// See [`LEAST_REST_TIME`].
+const REST_SHARE: u32 = 10;
+
 /// What a look at the final tree must know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtEnd<'a> {
@@ -40,6 +48,8 @@ pub(crate) struct AtEnd<'a> {
     pub(crate) mounts: &'a [Mount],
     /// The reel itself.
     pub(crate) output: &'a Path,
+    /// How long the command ran.
+    pub(crate) elapsed_ns: i64,
 }
 
 /// The final tree.
@@ -47,13 +57,15 @@ pub(crate) struct AtEnd<'a> {
 pub(super) struct FinalTree {
     /// Sorted by path.
     pub(super) rows: Vec<FinalName>,
-    /// What directories contained that the workload moved as a whole.
+    /// What directories contained that the workload moved as a whole, or that the snapshot did not reach.
     pub(super) moved: Vec<Moved>,
     /// A limit was reached.
     pub(super) cut: bool,
+    /// What the snapshot did not see is in `moved`.
+    pub(super) completes: bool,
 }
 
-/// Something in a directory that the workload moved, under a name that no operation used.
+/// Something under a name that no operation used, in a directory that the workload moved or the snapshot did not reach.
 #[derive(Debug)]
 pub(super) struct Moved {
     /// Its path before the recording.
@@ -74,6 +86,11 @@ struct Directory {
 
 struct Look<'a> {
     names: &'a Names,
+    /// Directories of which the snapshot has seen a part.
+    cut: &'a [String],
+    /// Until when those are listed, and whether some were not.
+    rest_deadline: Instant,
+    is_rest_left: bool,
     /// Names that something was moved to.
     moved_to: HashSet<&'a str>,
     with_reel: Option<&'a str>,
@@ -89,13 +106,18 @@ struct Look<'a> {
     out: FinalTree,
 }
 
-/// Looks at the final tree. `with_reel`: the directory of the reel, if the snapshot has seen the rest of it.
-pub(super) fn look(names: &Names, with_reel: Option<&str>, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
+/// Looks at the final tree.
+pub(super) fn look(d: &Deriver, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
+    let names = &d.names;
+    let elapsed = Duration::from_nanos(at_end.elapsed_ns.max(0) as u64);
     let output = at_end.output.canonicalize().map(|p| text::from_bytes(p.as_os_str().as_encoded_bytes()));
     let mut look = Look {
         names,
+        cut: &d.cut,
+        rest_deadline: Instant::now() + LEAST_REST_TIME.max(elapsed / REST_SHARE).min(MOST_TIME),
+        is_rest_left: false,
         moved_to: names.moved_to(),
-        with_reel,
+        with_reel: d.with_reel.as_deref(),
         disk,
         output: output.ok().map(|path| disk.name_of(&path)),
         changed_mounts: changed_mounts(at_end.mounts, &host::mounts()).iter().map(|p| disk.name_of(p)).collect(),
@@ -115,6 +137,7 @@ pub(super) fn look(names: &Names, with_reel: Option<&str>, disk: &Disk, at_end: 
         }
     }
     let mut out = look.out;
+    out.completes = !out.cut && !look.is_rest_left;
     if out.cut {
         // Some of their names may be missing.
         out.rows.iter_mut().for_each(|row| row.complete = None);
@@ -141,7 +164,13 @@ impl<'a> Look<'a> {
 
     /// Whether this name is not looked at. Where a mount has changed, a row says so.
     fn leaves_out(&mut self, path: &str) -> bool {
-        if is_virtual(path) || self.output.as_deref().is_some_and(|output| is_at_or_below(path, output)) {
+        if is_virtual(path) {
+            return true;
+        }
+        if self.output.as_deref().is_some_and(|output| is_at_or_below(path, output)) {
+            if self.output.as_deref() == Some(path) {
+                self.push_without_look(path, REEL);
+            }
             return true;
         }
         let Some(place) = self.changed_mounts.iter().find(|place| is_at_or_below(path, place)) else { return false };
@@ -174,7 +203,13 @@ impl<'a> Look<'a> {
         let row = self.disk.row(clear, &meta, "derived");
         let at = self.push(&row, &meta);
         let was_listed = |path: &str| self.names.is_listed(path) || self.with_reel == Some(path);
-        if meta.is_dir() && (made || was_listed(path)) {
+        if !meta.is_dir() {
+            return;
+        }
+        if !made && !was_listed(path) && self.cut.iter().any(|dir| is_at_or_below(path, dir)) {
+            let old = Some(path.to_owned());
+            self.waiting.push(Directory { path: path.to_owned(), old, dev: meta.dev(), row: at });
+        } else if made || was_listed(path) {
             // Few directories are moved, and a search takes time in proportion to the moves.
             let mut at_or_above = Path::new(path).ancestors().filter_map(Path::to_str);
             let is_moved = made && at_or_above.any(|dir| self.moved_to.contains(dir));
@@ -186,6 +221,11 @@ impl<'a> Look<'a> {
 
     /// Lists a directory whose row is in the table. Known names in it are looked at by themselves.
     fn list(&mut self, dir: &Directory) {
+        let is_rest = dir.old.as_ref() == Some(&dir.path);
+        if is_rest && Instant::now() > self.rest_deadline {
+            self.is_rest_left = true;
+            return;
+        }
         let Some(children) = self.disk.children(&dir.path) else { return };
         self.out.rows[dir.row].complete = Some(1);
         for child in children {

@@ -8,7 +8,7 @@ use std::{
     sync::{MutexGuard, PoisonError},
 };
 
-use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, text, writer::Names as MappedNames};
+use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, text, text::Text, writer::Names as MappedNames, xattrs};
 
 use super::{Changes, Clue, Deriver, final_tree::Moved, is_virtual};
 use crate::before::snapshot::Snapshot;
@@ -70,6 +70,9 @@ impl Disk {
     pub(super) fn mapped(&self, mut snapshot: Snapshot) -> Snapshot {
         if let Some(mut names) = self.names() {
             let (listed, with_reel) = (std::mem::take(&mut snapshot.listed), snapshot.with_reel.take());
+            for cut in &mut snapshot.cut {
+                *cut = names.path(&cut.as_str().into()).to_string();
+            }
             for (path, mut row) in std::mem::take(&mut snapshot.entries) {
                 names.row(&mut row);
                 if listed.contains(&path) {
@@ -128,9 +131,10 @@ fn as_it_was(Moved { old, mut row }: Moved, changes: &Changes) -> Tree {
     if changes.content.contains(&*row.path) {
         (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (None, None, None);
     }
-    if changes.any.contains(&*row.path) || changes.attributes.contains(&*row.path) {
-        (row.mode, row.uid, row.gid, row.xattrs) = (None, None, None, None);
+    if changes.any.contains(&*row.path) {
+        (row.mode, row.uid, row.gid) = (None, None, None);
     }
+    row.xattrs = lasting(row.xattrs, changes, &[&row.path]);
     row.path = old.into();
     row
 }
@@ -172,20 +176,39 @@ fn share_links(rows: &mut [Tree], linked: &HashMap<String, i64>) {
 
 /// The row of a name outside the snapshot.
 fn row(disk: &Disk, path: &str, clue: Clue, changes: &Changes) -> Tree {
+    let there = disk.look(path, "first_touch");
     if !changes.any.contains(path)
-        && let Some(mut there) = disk.look(path, "first_touch")
+        && let Some(mut there) = there
     {
         there.xattrs = there.xattrs.filter(|_| !changes.attributes.contains(path));
         return there;
     }
+    let same_kind = there.filter(|there| clue.kind.as_ref().is_none_or(|kind| *kind == there.kind));
+    let xattrs = same_kind.and_then(|there| lasting(there.xattrs, changes, &[path]));
     Tree {
         path: path.into(),
         origin: "derived".into(),
         kind: clue.kind.unwrap_or_else(|| "regular".into()),
         size_bytes: clue.size_bytes,
         mode: clue.mode,
+        xattrs,
         ..Tree::default()
     }
+}
+
+/// Extended attributes that a file has now and had at the start, unless they were set under one of these names. Writes
+/// and changes of mode and owner leave `user.*` and `trusted.*` alone.
+fn lasting(now: Option<Text>, changes: &Changes, names: &[&str]) -> Option<Text> {
+    let any_in = |set: &HashSet<String>| names.iter().any(|name| set.contains(*name));
+    if any_in(&changes.attributes) {
+        return None;
+    }
+    if !any_in(&changes.any) {
+        return now;
+    }
+    let lasts = |name: &[u8]| name.starts_with(b"user.") || name.starts_with(b"trusted.");
+    let kept = xattrs::from_text(&now?).into_iter().filter(|(name, _)| lasts(name)).collect();
+    xattrs::to_text(&kept)
 }
 
 /// Adds what can be read about something that the workload moved from `path` to `now` and did not remove: its kind, and
@@ -199,7 +222,7 @@ fn look_at_moved(disk: &Disk, row: &mut Tree, (path, now): (&str, &str), changes
     row.rdev = there.rdev;
     row.mode = row.mode.or(there.mode);
     (row.uid, row.gid) = (there.uid, there.gid);
-    row.xattrs = there.xattrs.filter(|_| same_content && same(&changes.attributes));
+    row.xattrs = lasting(there.xattrs, changes, &[path, now]);
     if same_content {
         (row.size_bytes, row.alloc_bytes, row.mtime_ns) = (there.size_bytes, there.alloc_bytes, there.mtime_ns);
     } else if row.kind != "regular" {

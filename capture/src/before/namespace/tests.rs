@@ -195,3 +195,16 @@ fn an_exchanged_folder_keeps_what_was_in_it() {
     assert_eq!(n.exists("/x/8").as_deref(), Some("/y/8"));
     assert_eq!(before(n), ["/", "/x", "/x/8", "/y", "/y/8"]);
 }
+
+#[test]
+fn what_moves_on_from_a_moved_folder_is_followed() {
+    let mut n = Names::default();
+    n.exists("/d");
+    n.rename("/d", "/w/d");
+    assert_eq!(n.exists("/w/d/sub").as_deref(), Some("/d/sub"));
+    n.rename("/w/d/sub", "/w/s");
+    assert_eq!(n.origin("/w/s").as_deref(), Some("/d/sub"));
+    n.make("/w/d/new");
+    n.rename("/w/d/new", "/w/n");
+    assert_eq!(n.origin("/w/n"), None);
+}

@@ -22,6 +22,8 @@ pub struct Program {
     pub verified: u32,
     /// Size of the machine code.
     pub native_bytes: u32,
+    /// Time that the kernel took to verify and compile it, and the recorder to prepare the next one.
+    pub load_ns: i64,
 }
 
 /// Index of the counter of each second program.
@@ -82,12 +84,18 @@ impl Session<'_> {
 
     /// Every loaded program with its size.
     pub fn programs(&self) -> Vec<Program> {
+        // The kernel stores when the load of a program began (kernel/bpf/syscall.c), and programs are loaded one by one.
+        let mut starts = self.loaded(|_, info| info.load_time as i64);
+        starts.push(self.loaded_at_ns);
+        starts.sort_unstable();
+        let load_ns = |start: i64| starts.iter().find(|next| **next > start).map_or(0, |next| next - start);
         self.loaded(|program, info| Program {
             name: program.name().to_string_lossy().into_owned(),
             place: program.section().to_string_lossy().into_owned(),
             instructions: info.xlated_prog_len / INSTRUCTION_BYTES,
             verified: info.verified_insns,
             native_bytes: info.jited_prog_len,
+            load_ns: load_ns(info.load_time as i64),
         })
     }
 
