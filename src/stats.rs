@@ -43,11 +43,11 @@ pub(crate) struct Args {
     /// Restrict to this process, by pid, thread name or program
     #[arg(long, value_name = "PID|NAME")]
     process: Option<String>,
-    /// Start of the window, in seconds since the start of the reel
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Start of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<i64>,
-    /// End of the window, in seconds since the start of the reel; events that start at or after it are excluded
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m; events that start at or after it are excluded
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<i64>,
     /// Print JSON (schema ioreel.stats/1, docs/json.md)
     #[arg(long)]
@@ -239,7 +239,7 @@ fn number(v: f64, unit: Unit) -> String {
         Unit::Ns => duration(rounded),
         Unit::Bytes => bytes(rounded),
         Unit::PerSecond => format!("{v:.1}/s"),
-        Unit::Mbps => format!("{v:.1} MB/s"),
+        Unit::Mbps => format!("{:.1} MiB/s", v * 1e6 / f64::from(1 << 20)),
         Unit::Ratio => format!("{v:.2}"),
         Unit::Share => format!("{:.2}%", v * 100.0),
         Unit::Ms => format!("{v:.1} ms"),
