@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// Start of the counted part: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<i64>,
-    /// End of the counted part: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m; events that start at or after it are excluded
+    /// End of the counted part: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m; events that start at or
+    /// after it are excluded
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<i64>,
 }
