@@ -67,11 +67,11 @@ enum Format {
         /// complete
         #[arg(long, value_name = "N", default_value_t = export::perfetto::DEFAULT_MOST_SLICES)]
         most_slices: u64,
-        /// Start of the exported window, in seconds since the start of the reel [default: its start]
-        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        /// Start of the exported window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m [default: its start]
+        #[arg(long, value_name = "TIME", value_parser = seconds)]
         from: Option<i64>,
-        /// End of the exported window, in seconds since the start of the reel [default: its end]
-        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        /// End of the exported window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m [default: its end]
+        #[arg(long, value_name = "TIME", value_parser = seconds)]
         to: Option<i64>,
     },
     /// One table as CSV, ordered by time

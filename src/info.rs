@@ -39,11 +39,12 @@ pub(crate) struct Args {
     /// Number of entries in each top list
     #[arg(long, value_name = "N", default_value_t = DEFAULT_TOP)]
     top: usize,
-    /// Start of the counted part, in seconds since the start of the reel
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Start of the counted part: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<i64>,
-    /// End of the counted part, in seconds since the start of the reel; events that start at or after it are excluded
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End of the counted part: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m; events that start at or
+    /// after it are excluded
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<i64>,
 }
 
@@ -428,8 +429,8 @@ fn print_block(reel: &Reel, s: &Summary) {
         ">IOPS",
         ">read",
         ">written",
-        ">seeks.exact",
-        ">seeks.sw64k",
+        ">adjacent seeks",
+        ">far seeks",
         ">of",
         ">qd_mean",
         ">qd_max",

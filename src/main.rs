@@ -11,6 +11,7 @@ use ioreel_traces::confine::{self, Needs};
 use privileges::Privileges;
 
 mod anonymize;
+mod beside;
 mod columns;
 mod diagnose;
 #[cfg(feature = "capture")]
@@ -27,6 +28,7 @@ mod names;
 mod output;
 mod plot;
 mod privileges;
+mod progress;
 mod quantity;
 #[cfg(feature = "capture")]
 mod record;
@@ -49,6 +51,9 @@ struct Cli {
     /// Show more detail; repeat (-vv) for debug output, including libbpf's log
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
+    /// Say only errors and warnings on standard error: no progress, no summary of a recording
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,8 +64,8 @@ Examples:
   ioreel info tar.reel                            summarise the reel
   ioreel stats tar.reel                           compute its statistics
   ioreel diagnose tar.reel                        say what is wrong with it
-  ioreel plot tar.reel -o tar.png                 draw it
-  ioreel report tar.reel -o tar.html              write an interactive report
+  ioreel plot tar.reel                            draw it: tar.png
+  ioreel report tar.reel                          write an interactive report: tar.html
   ioreel replay tar.reel --target /mnt/xfs --pace max -o on-xfs.reel
   ioreel plot tar.reel on-xfs.reel -o both.png    draw both side by side
 
@@ -185,6 +190,9 @@ fn main() -> ExitCode {
     let privileges = Privileges::at_start();
     let cli = Cli::parse();
     logger::init(cli.verbose);
+    if cli.quiet {
+        output::be_quiet();
+    }
     let narrowed = privileges.and_then(|p| {
         if cli.command.loads_probes() { p.use_for_probes() } else { p.drop_all() }?;
         Ok(p)

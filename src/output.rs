@@ -9,6 +9,7 @@ use std::{
     io::{ErrorKind, IsTerminal, Write, stderr, stdout},
     path::Path,
     process::exit,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Context;
@@ -19,6 +20,19 @@ use serde::Serialize;
 
 /// Escape codes that [`bold`](crate::columns::bold) and [`dim`](crate::columns::dim) use.
 const STYLES: [&str; 3] = ["\x1b[1m", "\x1b[2m", "\x1b[0m"];
+
+/// Whether -q was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on only errors and warnings are printed on standard error.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether only errors and warnings are printed on standard error.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// Prints one line on standard output; ends the program with status 1 if that fails.
 pub(crate) fn to_stdout(text: Arguments<'_>) {
@@ -96,7 +110,12 @@ macro_rules! tell {
     ($($t:tt)+) => { $crate::output::to_stderr(format_args!($($t)+)) };
 }
 
-pub(crate) use {out, tell};
+/// `tell!` of what is neither an error nor a warning: nothing with -q.
+macro_rules! say {
+    ($($t:tt)+) => { if !$crate::output::is_quiet() { $crate::output::tell!($($t)+) } };
+}
+
+pub(crate) use {out, say, tell};
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,11 @@
 //! `ioreel plot`: draws reels.
 
-use crate::WrongUsage;
-use crate::output::{as_it_is, write_private};
+use crate::{
+    WrongUsage,
+    beside::beside,
+    output::{as_it_is, say, write_private},
+    progress::Progress,
+};
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -11,7 +15,7 @@ use std::{
 use anyhow::Context;
 use ioreel_traces::{Reel, confine::Needs};
 use ioreel_visualize::{
-    Arrange, ColorBy, PlotError, PlotOptions,
+    Arrange, ColorBy, PlotError, PlotOptions, SkipIdle,
     model::survey::Choice,
     movie::{DEFAULT_SECONDS, MOST_SECONDS, MovieOptions, movie},
     plot,
@@ -35,6 +39,27 @@ pub(crate) enum Colors {
     Latency,
     /// Reel (with --overlay)
     Reel,
+}
+
+/// When quiet stretches are cut out.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Skip {
+    /// If more than half of the time is quiet
+    Auto,
+    /// Whenever there are any of at least 2 % of the time
+    Always,
+    /// Never
+    Never,
+}
+
+impl From<Skip> for SkipIdle {
+    fn from(skip: Skip) -> Self {
+        match skip {
+            Skip::Auto => Self::Auto,
+            Skip::Always => Self::Always,
+            Skip::Never => Self::Never,
+        }
+    }
 }
 
 /// Colour scheme.
@@ -61,7 +86,7 @@ impl From<Colors> for ColorBy {
 
 const NOTES: &str = "\
 Panels over time: offsets, files, throughput, iops, seeks, latency, latency-q2c, latency-q2d, latency-calls, depth, calls,
-call-throughput, stages, phase, gantt, rewrites. Charts: sizes, distances, hot, reuse. Table: table. See docs/pictures.md.";
+call-time, call-throughput, stages, phase, gantt, rewrites. Charts: sizes, distances, hot, reuse. Table: table. See docs/pictures.md.";
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -70,8 +95,9 @@ pub(crate) struct Args {
     /// Reels to draw, side by side unless --overlay or --diff is given
     #[arg(required = true, value_name = "REEL")]
     reels: Vec<PathBuf>,
-    /// Output file: .png or .svg for a picture, .mp4 (needs ffmpeg) or .apng for a movie of the disk
-    #[arg(short, long, value_name = "FILE", required_unless_present = "terminal")]
+    /// Output file: .png or .svg for a picture, .mp4 (needs ffmpeg) or .apng for a movie of the disk [default: REEL with
+    /// .png for .reel]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print one reel as text instead
     #[arg(long, conflicts_with_all = ["output", "panels", "overlay", "diff", "title", "width"])]
@@ -83,12 +109,16 @@ pub(crate) struct Args {
     /// Panels to draw, in this order, separated by commas (see below) [default: depends on the tables in the reels]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     panels: Vec<String>,
-    /// What colours stand for
-    #[arg(long, value_name = "WHAT", default_value = "op")]
-    color_by: Colors,
+    /// What colours stand for [default: process if several of them matter, else file, else op; op with --terminal]
+    #[arg(long, value_name = "WHAT")]
+    color_by: Option<Colors>,
     /// Colour scheme [default: light; dark with --terminal]
     #[arg(long, value_name = "NAME")]
     theme: Option<Theme>,
+    /// Cut stretches in which nothing happens out of the time axis, each with a mark. `auto`: if more than half of the time is
+    /// quiet. Only for one reel, and not with the panels stages, phase, rewrites, hot and reuse
+    #[arg(long, value_name = "WHEN", default_value = "auto", conflicts_with_all = ["terminal", "overlay", "diff"])]
+    skip_idle: Skip,
     /// Draw all reels over each other, each in its own colour
     #[arg(long, conflicts_with = "diff")]
     overlay: bool,
@@ -104,29 +134,31 @@ pub(crate) struct Args {
     /// Width in pixels [default: 1400; more for three or more reels]
     #[arg(long, value_name = "PIXELS")]
     width: Option<u32>,
-    /// Start of the window, in seconds since the start of the reel
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Start of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<i64>,
-    /// End of the window, in seconds since the start of the reel
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<i64>,
 }
 
 impl Args {
     /// What the command needs beside reading.
     pub(crate) fn needs(&self) -> Needs {
-        let is_movie =
-            self.output.as_ref().is_some_and(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4")));
-        Needs { runs_programs: is_movie, ..Needs::to_write(self.output.as_deref()) }
+        let output = self.output();
+        let is_movie = output.as_ref().is_some_and(|o| o.extension().is_some_and(|e| e.eq_ignore_ascii_case("mp4")));
+        Needs { runs_programs: is_movie, ..Needs::to_write(output.as_deref()) }
+    }
+
+    /// The file to write, if any.
+    fn output(&self) -> Option<PathBuf> {
+        if self.terminal { None } else { self.output.clone().or_else(|| Some(beside(&self.reels, "png"))) }
     }
 }
 
 /// Runs `ioreel plot`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.terminal {
-        return print(&args);
-    }
-    let output = args.output.clone().unwrap_or_default();
+    let Some(output) = args.output() else { return print(&args) };
     let kind = output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let svg = match kind.as_deref() {
         Some("svg") => true,
@@ -150,12 +182,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         choice,
         panels: args.panels,
         dark: args.theme == Some(Theme::Dark),
-        color_by: args.color_by.into(),
+        color_by: args.color_by.map(Into::into),
         arrange,
+        skip_idle: args.skip_idle.into(),
     };
+    let progress = Progress::start(&format!("drawing {}", output.display()));
     let picture = plot(&reels, &options).map_err(usage_or_failure)?;
     let bytes = if svg { picture.svg().into_bytes() } else { picture.png()? };
     write_private(&output, &bytes).with_context(|| format!("{}: writing the picture", output.display()))?;
+    drop(progress);
+    if args.output.is_none() {
+        say!("ioreel: drew {}", output.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -182,7 +220,7 @@ fn print(args: &Args) -> anyhow::Result<ExitCode> {
     let options = SketchOptions {
         choice: Choice { device: args.device.clone(), from_ns: args.from, to_ns: args.to },
         dark: args.theme != Some(Theme::Light),
-        color_by: args.color_by.into(),
+        color_by: args.color_by.unwrap_or(Colors::Op).into(),
         columns: size.0,
         // The prompt needs a line.
         rows: size.1.saturating_sub(1),
@@ -211,6 +249,7 @@ fn film(args: Args, output: &Path) -> anyhow::Result<ExitCode> {
     let reel = Reel::open(reel)?;
     let choice = Choice { device: args.device, from_ns: args.from, to_ns: args.to };
     let options = MovieOptions { title: args.title, choice, seconds: args.seconds };
+    let _progress = Progress::start(&format!("filming {}", output.display()));
     movie(&reel, &options, output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `ioreel record`: records operations and block I/O into a reel.
 
-use crate::output::tell;
+use crate::output::{is_quiet, say, tell};
 use std::{
     ffi::OsString,
     io::{IsTerminal, Write},
@@ -12,6 +12,7 @@ use std::{
 };
 
 mod daemon;
+mod ending;
 mod life;
 
 use self::{daemon::Daemon, life::Life};
@@ -32,9 +33,10 @@ use ioreel_traces::{manifest::Container, text};
 #[derive(clap::Args, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["command", "pid", "cgroup", "container", "unit", "all"])), after_help = NOTES)]
 pub(crate) struct Args {
-    /// Reel to write; must not exist. With --daemon: folder in which reels are created
-    #[arg(short, long, value_name = "REEL")]
-    output: PathBuf,
+    /// Reel to write; must not exist. With --daemon: folder in which reels are created [default: a new name in the working
+    /// directory, such as tar-20261127-1.reel]
+    #[arg(short, long, value_name = "REEL", required_if_eq("daemon", "true"))]
+    output: Option<PathBuf>,
     /// Record in the background until SIGTERM, into a new reel in folder -o named by the start time in UTC. The folder
     /// also holds ioreel.pid and ioreel.log; only one daemon may use it. With NOTIFY_SOCKET set (systemd), stay in the
     /// foreground
@@ -125,6 +127,9 @@ pub(crate) struct Args {
     /// Show a status line on the terminal: operations, losses, ring usage, reel size
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
+    /// Draw the recording when it has ended, as `ioreel plot` does: x.png beside x.reel
+    #[arg(long, conflicts_with = "daemon")]
+    plot: bool,
     /// Hash all names before they are written, as `ioreel anonymize` does afterwards
     #[arg(long)]
     anonymize: bool,
@@ -281,12 +286,14 @@ fn filter_words(args: &Args) -> Vec<String> {
 fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf, joins: bool) -> Herald {
     Herald(Arc::new(move |moment| {
         match moment {
-            Moment::Begun if joins && daemon.is_none() => tell!("ioreel: recording into {}", reel.display()),
-            Moment::Copied(path) => tell!("ioreel: wrote {}; recording continues", path.display()),
+            Moment::Begun if daemon.is_none() && (joins || std::io::stderr().is_terminal()) => {
+                say!("ioreel: recording into {}", reel.display());
+            }
+            Moment::Copied(path) => say!("ioreel: wrote {}; recording continues", path.display()),
             Moment::NotCopied(why) => {
                 tell!("ioreel: cannot write the copy of the recording: {why}; recording continues");
             }
-            Moment::Settling(what) if std::io::stderr().is_terminal() => tell!("ioreel: {what}"),
+            Moment::Settling(what) if std::io::stderr().is_terminal() => say!("ioreel: {what}"),
             Moment::Begun | Moment::Ending | Moment::Settling(_) => {}
         }
         if let Some(daemon) = &daemon {
@@ -296,15 +303,15 @@ fn herald(daemon: Option<Arc<Daemon>>, reel: PathBuf, joins: bool) -> Herald {
 }
 
 /// Runs `ioreel record`.
-pub(crate) fn run(mut args: Args, caller: Option<Caller>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args, caller: Option<Caller>) -> anyhow::Result<ExitCode> {
     // Before the daemon changes its working directory and leaves the terminal: paths are relative to this one, and
     // errors are still seen.
     let filter = Filter::new(&args.path, &args.comm, &args.uid, &args.op, args.min_latency)?;
-    let daemon = if args.daemon { Some(Arc::new(Daemon::start(&args.output)?)) } else { None };
-    if let Some(daemon) = &daemon {
-        args.output = daemon.reel();
-    }
-    let (strict, output) = (args.life.strict, args.output.clone());
+    let daemon = match &args.output {
+        Some(folder) if args.daemon => Some(Arc::new(Daemon::start(folder)?)),
+        _ => None,
+    };
+    let (strict, wants_plot, is_daemon) = (args.life.strict, args.plot, daemon.is_some());
     let config = Config { caller, ..config(args, filter, daemon)? };
     let recorded = record(&config);
     if config.observer.is_some() {
@@ -323,7 +330,10 @@ pub(crate) fn run(mut args: Args, caller: Option<Caller>) -> anyhow::Result<Exit
         }
         Err(e) => Err(e.into()),
         Ok(outcome) => {
-            report(&outcome, &output);
+            report(&outcome, &config.output);
+            if !is_daemon && outcome.error.is_none() && (wants_plot || !is_quiet()) {
+                ending::say_what_was_recorded(&outcome, &config.output, wants_plot);
+            }
             Ok(exit_code(outcome, strict))
         }
     }
@@ -357,8 +367,14 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         _ => Layers::Both,
     };
     let commands = matches!(target, Target::Command(_));
+    let output = match (&daemon, args.output) {
+        (Some(daemon), _) => daemon.reel(),
+        (None, Some(output)) => output,
+        (None, None) => ending::unused_name(&target, args.container.as_deref().or(args.unit.as_deref())),
+    };
     // A daemon leaves the terminal later; here it still has one.
     let shown = !args.daemon
+        && !is_quiet()
         && std::io::stderr().is_terminal()
         && (args.progress == When::Always || args.progress == When::Auto && !commands);
     Ok(Config {
@@ -380,8 +396,8 @@ fn config(args: Args, filter: Filter, daemon: Option<Arc<Daemon>>) -> anyhow::Re
         observer: shown.then(|| Observer(Arc::new(status_line))),
         anonymize: if args.anonymize { Some(key(args.key_file.as_deref())?) } else { None },
         filters,
-        herald: Some(herald(daemon, args.output.clone(), !commands)),
-        ..Config::new(args.output, target)
+        herald: Some(herald(daemon, output.clone(), !commands)),
+        ..Config::new(output, target)
     })
 }
 

@@ -3,7 +3,7 @@
 mod block;
 mod print;
 
-use crate::output::{out, print_json, tell};
+use crate::output::{is_quiet, out, print_json, tell};
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
@@ -494,7 +494,7 @@ impl Bar {
     }
 
     fn say(&mut self, text: &str) {
-        if text != self.shown && std::io::stderr().is_terminal() {
+        if text != self.shown && std::io::stderr().is_terminal() && !is_quiet() {
             eprint!("\r\x1b[K{text}");
             // The terminal may be gone.
             let _ = std::io::stderr().flush();

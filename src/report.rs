@@ -6,7 +6,12 @@ use anyhow::Context;
 use ioreel_traces::{Reel, confine::Needs};
 use ioreel_visualize::{ReportOptions, report};
 
-use crate::{WrongUsage, output::write_private};
+use crate::{
+    WrongUsage,
+    beside::beside,
+    output::{say, write_private},
+    progress::Progress,
+};
 
 /// Arguments.
 #[derive(clap::Args, Debug)]
@@ -15,9 +20,9 @@ pub(crate) struct Args {
     /// Reel to read
     #[arg(value_name = "REEL")]
     reel: PathBuf,
-    /// Report to write (.html, at most 15 MB)
+    /// Report to write (.html, at most 15 MB) [default: REEL with .html for .reel]
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    output: Option<PathBuf>,
     /// Title of the report [default: the reel's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -30,20 +35,29 @@ events are the slowest ones and a sample, and the report says so. See docs/repor
 impl Args {
     /// What the command needs beside reading.
     pub(crate) fn needs(&self) -> Needs {
-        Needs::to_write([&*self.output])
+        Needs::to_write([&*self.output()])
+    }
+
+    fn output(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| beside(std::slice::from_ref(&self.reel), "html"))
     }
 }
 
 /// Runs `ioreel report`.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let kind = args.output.extension().map(|e| e.to_ascii_lowercase());
+    let output = args.output();
+    let kind = output.extension().map(|e| e.to_ascii_lowercase());
     if !kind.is_some_and(|k| k == "html" || k == "htm") {
         let what = "a report is an HTML file; expected a name ending in .html";
-        return Err(WrongUsage(format!("{}: {what}", args.output.display())).into());
+        return Err(WrongUsage(format!("{}: {what}", output.display())).into());
     }
     let reel = Reel::open(&args.reel)?;
+    let progress = Progress::start(&format!("writing {}", output.display()));
     let page = report(&reel, &ReportOptions { title: args.title, ..ReportOptions::default() })?;
-    write_private(&args.output, page.as_bytes())
-        .with_context(|| format!("{}: writing the report", args.output.display()))?;
+    write_private(&output, page.as_bytes()).with_context(|| format!("{}: writing the report", output.display()))?;
+    drop(progress);
+    if args.output.is_none() {
+        say!("ioreel: wrote {}", output.display());
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `ioreel stats`: the named statistics of one reel, or of several side by side.
 
-use crate::output::{out, print_json};
+use crate::output::{as_it_is, one_line, out, print_json};
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
@@ -13,7 +13,7 @@ use ioreel_analyze::{
     stats::{
         MOST_DEVICES,
         compare::{Mean, Row, compare},
-        flat::Unit,
+        flat::{Unit, Value},
     },
 };
 use ioreel_traces::{Reel, rows::File, suggest};
@@ -43,15 +43,20 @@ pub(crate) struct Args {
     /// Restrict to this process, by pid, thread name or program
     #[arg(long, value_name = "PID|NAME")]
     process: Option<String>,
-    /// Start of the window, in seconds since the start of the reel
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Start of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<i64>,
-    /// End of the window, in seconds since the start of the reel; events that start at or after it are excluded
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End of the window: time since the start of the reel, such as 2.5 (seconds), 250ms or 1m; events that start at or
+    /// after it are excluded
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<i64>,
     /// Print JSON (schema ioreel.stats/1, docs/json.md)
     #[arg(long)]
     json: bool,
+    /// Print a line for each reel and statistic, separated by tabs, with a head: reel, device, statistic, unit, value. Values
+    /// are exact, in the units of the JSON
+    #[arg(long, conflicts_with_all = ["json", "vs"])]
+    flat: bool,
 }
 
 const NOTES: &str = "\
@@ -92,6 +97,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .map(|g| g.iter().map(|path| one(path, &args)).collect::<anyhow::Result<Vec<_>>>())
         .collect::<anyhow::Result<Vec<_>>>()?;
     let values: Vec<Vec<_>> = groups.iter().map(|g| g.iter().map(|o| o.stats.values()).collect()).collect();
+    if args.flat {
+        print_flat(&groups, &values);
+        return Ok(ExitCode::SUCCESS);
+    }
     let comparison = compare(&values);
     if args.json {
         let document = Document { schema: "ioreel.stats/1", groups, comparison };
@@ -124,6 +133,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print_lists(&args.reels[0], &one.stats)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the statistics of each reel for other programs.
+fn print_flat(groups: &[Vec<One>], values: &[Vec<Vec<Value>>]) {
+    as_it_is("reel\tdevice\tstatistic\tunit\tvalue");
+    for (one, values) in groups.iter().flatten().zip(values.iter().flatten()) {
+        for v in values {
+            let (reel, device) = (one_line(&one.reel), one_line(&v.device));
+            as_it_is(&format!("{reel}\t{device}\t{}\t{}\t{}", v.name, v.unit.word(), v.value));
+        }
+    }
 }
 
 fn one(path: &PathBuf, args: &Args) -> anyhow::Result<One> {
@@ -239,7 +259,7 @@ fn number(v: f64, unit: Unit) -> String {
         Unit::Ns => duration(rounded),
         Unit::Bytes => bytes(rounded),
         Unit::PerSecond => format!("{v:.1}/s"),
-        Unit::Mbps => format!("{v:.1} MB/s"),
+        Unit::Mbps => format!("{:.1} MiB/s", v * 1e6 / f64::from(1 << 20)),
         Unit::Ratio => format!("{v:.2}"),
         Unit::Share => format!("{:.2}%", v * 100.0),
         Unit::Ms => format!("{v:.1} ms"),

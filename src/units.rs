@@ -1,5 +1,7 @@
 //! Formats numbers for people.
 
+use crate::quantity;
+
 /// Formats a size: `1.5 MiB`.
 pub(crate) fn bytes(n: i64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -23,15 +25,10 @@ pub(crate) fn duration(ns: i64) -> String {
     }
 }
 
-/// Parses seconds, with fractions, to ns.
+/// Parses a time of the reel to ns: `1.5`, `90s`, `250ms`, `2m`; seconds without a unit.
 pub(crate) fn seconds(text: &str) -> Result<i64, String> {
-    let s: f64 = text.trim().trim_end_matches('s').parse().map_err(|_| "expected a number of seconds".to_owned())?;
-    let ns = s * 1e9;
-    if s.is_finite() && (0.0..9e18).contains(&ns) {
-        Ok(ns.round() as i64)
-    } else {
-        Err("expected 0 to 9000000000 seconds".to_owned())
-    }
+    let time = quantity::duration(text.trim())?;
+    i64::try_from(time.as_nanos()).map_err(|_| "expected at most 292 years".to_owned())
 }
 
 #[cfg(test)]
@@ -51,6 +48,7 @@ mod tests {
     fn seconds_are_exact_and_checked() {
         assert_eq!(seconds("1.5"), Ok(1_500_000_000));
         assert_eq!(seconds("0.000001s"), Ok(1_000));
+        assert_eq!([seconds("250ms"), seconds("2m"), seconds("7ns")], [Ok(250_000_000), Ok(120_000_000_000), Ok(7)]);
         for bad in ["", "x", "-1", "inf", "NaN", "1e300"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

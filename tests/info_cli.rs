@@ -361,6 +361,7 @@ fn no_word_of_a_reel_disturbs_what_is_printed() {
             "info R --json",
             "stats R",
             "stats R --json",
+            "stats R --flat",
             "stats R R",
             "stats R --device none",
             "validate R",
@@ -380,7 +381,13 @@ fn no_word_of_a_reel_disturbs_what_is_printed() {
             });
             let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).output().unwrap();
             for said in [text(&done.stdout), text(&done.stderr)] {
-                let harmful = said.chars().find(|c| *c != '\n' && ioreel_traces::text::is_harmful(*c));
+                // Tabs between cells are ours; those in words are replaced, or there would be more cells.
+                let ours = |c: char| c == '\n' || c == '\t' && line.ends_with("--flat");
+                let harmful = said.chars().find(|c| !ours(*c) && ioreel_traces::text::is_harmful(*c));
+                assert!(
+                    !line.ends_with("--flat") || said.lines().all(|l| [0, 4].contains(&l.matches('\t').count())),
+                    "{said}"
+                );
                 assert!(harmful.is_none(), "{line}: {harmful:?} in {said:?}");
                 assert!(!said.lines().any(|l| l.trim_start().starts_with("FORGED")), "{line}: {said}");
                 printed += said.matches("FORGED").count();
@@ -404,4 +411,28 @@ fn bad_input_gets_one_clear_line() {
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
     assert!(said.lines().count() == 1 && said.contains("ops/000000.parquet"), "{said}");
+}
+
+/// The lines of `stats --flat` are the statistics of `--json`, exactly.
+#[test]
+fn flat_statistics_are_those_of_the_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let reel = sample(dir.path());
+    let stats = |option: &str| {
+        let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(["stats", reel.to_str().unwrap(), option]).output();
+        text(&done.unwrap().stdout)
+    };
+    let json: Value = serde_json::from_str(&stats("--json")).unwrap();
+    let flat = stats("--flat");
+    let mut lines = flat.lines();
+    assert_eq!(lines.next(), Some("reel\tdevice\tstatistic\tunit\tvalue"));
+    let rows = json["comparison"].as_array().unwrap();
+    assert!(rows.len() > 20, "{}", rows.len());
+    for (line, row) in lines.by_ref().zip(rows) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let words = ["device", "name", "unit"].map(|word| row[word].as_str().unwrap());
+        assert_eq!((cells.len(), cells[0], &cells[1..4]), (5, "sample", &words[..]), "{line}");
+        assert_eq!(cells[4].parse::<f64>().ok(), row["groups"][0]["mean"].as_f64(), "{line}");
+    }
+    assert_eq!((lines.next(), flat.lines().count()), (None, rows.len() + 1));
 }

@@ -193,6 +193,23 @@ fn bad_input_gets_one_clear_line() {
         assert!(said.lines().count() == 1 && said.contains(words), "{args:?}: {said}");
         assert!(!Path::new(out).exists(), "{args:?}");
     }
-    assert_eq!(plot(&[reel]).status.code(), Some(2), "no output named");
     assert_eq!(plot(&[reel, "-o", out, "--from", "soon"]).status.code(), Some(2));
+}
+
+/// Without -o, the picture lies beside its reel, and its name is told; -q tells nothing.
+#[test]
+fn pictures_and_pages_have_names_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (sample(dir.path(), "a"), sample(dir.path(), "b"));
+    let said = |args: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_ioreel")).args(args).output().unwrap();
+        assert!(done.status.success() && done.stdout.is_empty(), "{args:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let made = |name: &str| dir.path().join(name);
+    assert_eq!(said(&["plot", a]), format!("ioreel: drew {}\n", made("a.png").display()));
+    assert_eq!(said(&["-q", "plot", a, b]), "");
+    assert_eq!(said(&["report", a]), format!("ioreel: wrote {}\n", made("a.html").display()));
+    assert!(["a.png", "a-b.png", "a.html"].iter().all(|name| made(name).metadata().unwrap().len() > 1000));
 }

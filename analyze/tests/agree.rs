@@ -1,12 +1,14 @@
-//! `diagnose` and `explain` say the same of one reel: what is CPU time, who held locks, and which syncs rode on commits.
+//! Commands say the same of one reel: `diagnose` and `explain` of CPU time, locks and commits; `record` and `info` of totals.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use ioreel_analyze::{
+    Summary,
     explain::{Actor, Choice, Moment, Story, What, explain},
     facts::Facts,
     findings::findings,
+    summary::brief::Brief,
 };
 use ioreel_traces::{
     Manifest, Reel, ReelWriter, WriterOptions,
@@ -315,4 +317,20 @@ fn a_finding_speaks_of_commits_only_if_a_sync_rode_on_one() {
     let all = findings(&facts);
     let found = all.iter().find(|f| f.id == "entangled-sync").unwrap();
     assert!(found.summary.starts_with("The journal's thread writes 1.0 MiB of file data for each sync"), "{found:?}");
+}
+
+/// What `record` ends with is what `info` says of the same reel, to the byte.
+#[test]
+fn brief_totals_are_those_of_the_summary() {
+    for name in ["untar", "mail", "compile", "postmark"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/samples").join(format!("{name}.reel"));
+        let reel = Reel::open(path).unwrap();
+        let (brief, summary) = (Brief::of(&reel).unwrap(), Summary::of(&reel, 1).unwrap());
+        assert_eq!((brief.calls, brief.moved), (summary.total.totals.calls, summary.total.moved), "{name}");
+        let devices = summary.devices.iter().map(|d| (d.dev, d.read_bytes, d.write_bytes));
+        let devices: Vec<_> = devices.filter(|d| d.1 + d.2 > 0).collect();
+        let of_brief: Vec<_> = brief.devices.iter().map(|(dev, b)| (*dev, b.read_bytes, b.write_bytes)).collect();
+        assert_eq!(of_brief, devices, "{name}");
+        assert!(brief.calls > 0 && !devices.is_empty(), "{name}");
+    }
 }

@@ -24,7 +24,7 @@ pub mod serve;
 pub mod terminal;
 
 pub use draw::picture::{Arrange, Picture};
-pub use model::palette::ColorBy;
+pub use model::{idle::SkipIdle, palette::ColorBy};
 pub use panels::names as panel_names;
 pub use plot::{PlotOptions, plot};
 pub use report::{Finding, ReportOptions, report};

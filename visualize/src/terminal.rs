@@ -29,6 +29,7 @@ use crate::{
     draw::fields::cut_to_use,
     model::{
         caption,
+        idle::Squeeze,
         offset_axis::OffsetAxis,
         palette::{ColorBy, Palette},
         shape::{Field, Line, Shape},
@@ -101,7 +102,9 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let axis = OffsetAxis::new(&used, 400, 1).scaled(2 * map as u32);
     let palette = Palette::of(std::slice::from_ref(reel), std::slice::from_ref(&survey), options.color_by)?.pop();
     let Some(palette) = palette else { return Ok(Sketch { lines: Vec::new(), window: (0, 1) }) };
-    let setup = Setup { reel, survey: &survey, time, bins, offsets: &axis, palette: Arc::new(palette) };
+    let squeeze = Squeeze::default();
+    let setup =
+        Setup { reel, survey: &survey, time, squeeze: &squeeze, bins, offsets: &axis, palette: Arc::new(palette) };
     let names: &[&str] = match (&survey.device, survey.has_calls) {
         (Some(_), _) => &["offsets", "throughput", "seeks"],
         (None, true) => &["latency-calls", "call-throughput", "calls"],
@@ -111,7 +114,7 @@ pub fn sketch(reel: &Reel, options: &SketchOptions) -> Result<Sketch> {
     let made = specs.iter().map(|s| (s.make)(&setup)).collect::<Result<Vec<_>>>()?;
     let (shapes, top) = std::thread::scope(|threads| {
         let top = threads.spawn(|| top_files(reel, &survey.choice, files));
-        (gather(reel, &survey, false, made), top.join())
+        (gather(reel, &survey, &squeeze, false, made), top.join())
     });
     let top = top.unwrap_or_else(|_| Ok(Vec::new()))?;
     let mut page = Page { theme, width, lines: Vec::new() };
@@ -140,10 +143,8 @@ fn rows(lines: Vec<Line>, before: usize) -> Vec<(String, Vec<f64>, Ink)> {
     if before == 0 {
         return lines.into_iter().map(|l| (format!("{} MiB/s", l.label), l.values, l.ink)).collect();
     }
-    let seeks = lines.iter().any(|l| l.label.starts_with("seeks"));
-    if seeks {
-        let exact = lines.into_iter().find(|l| l.label.starts_with("seeks.exact"));
-        return exact.map(|l| ("seeks/s".to_owned(), l.values, Ink::Other)).into_iter().collect();
+    if let Some(exact) = lines.iter().find(|l| l.label.starts_with("adjacent seeks")) {
+        return vec![("seeks/s".to_owned(), exact.values.clone(), Ink::Other)];
     }
     let slots = lines.first().map_or(0, |l| l.values.len());
     let sum = (0..slots).map(|i| lines.iter().filter_map(|l| l.values.get(i)).sum()).collect();

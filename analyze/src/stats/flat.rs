@@ -29,6 +29,23 @@ pub enum Unit {
     Sectors,
 }
 
+impl Unit {
+    /// Its word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Ns => "ns",
+            Self::Bytes => "bytes",
+            Self::PerSecond => "per_second",
+            Self::Mbps => "mbps",
+            Self::Ratio => "ratio",
+            Self::Share => "share",
+            Self::Ms => "ms",
+            Self::Sectors => "sectors",
+        }
+    }
+}
+
 /// A value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Value {

@@ -3,6 +3,7 @@
 //! In: a reel. Out: [`Summary`]. May use: `events`, `meters`.
 
 pub mod actor;
+pub mod brief;
 pub mod device;
 mod leaders;
 pub mod operation;

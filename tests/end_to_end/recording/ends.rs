@@ -228,6 +228,31 @@ pub(crate) fn whose_begin_is_told() {
     assert_eq!(line, format!("ioreel: recording into {}\n", text(&reel)));
 }
 
+/// A recording without a name has one, and says at its end what is in it, where it is and what to do with it.
+pub(crate) fn with_what_was_recorded() {
+    let dir = temp_dir();
+    let told = |options: &[&str]| {
+        let command = ["--no-snapshot", "--settle", "none", "--", "/bin/cat", "/etc/passwd"];
+        let words = ["record"].iter().chain(options).chain(&command);
+        let output = succeed(ioreel(words).current_dir(dir.path()));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let first = told(&["--plot"]);
+    let lines: Vec<&str> = first.lines().rev().take(3).collect();
+    let [next, place, totals] = lines[..] else { panic!("{first}") };
+    let name = place.split(' ').nth(2).unwrap();
+    assert!(name.starts_with("cat-20") && name.ends_with("-1.reel"), "{place}");
+    let info = succeed(&mut ioreel(["info", "--json", text(&dir.path().join(name))]));
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert!(totals.contains(&format!(" {} operations, nothing lost; files: ", info["total"]["calls"])), "{totals}");
+    let picture = name.replace(".reel", ".png");
+    assert!(next.contains(&format!("drew {picture}; next: ioreel diagnose {name}")), "{next}");
+    assert!(dir.path().join(picture).metadata().unwrap().len() > 1000);
+    assert_eq!(told(&["-q"]).lines().filter(|l| l.contains("operations") || l.contains("next")).count(), 0);
+    let second = name.replace("-1.reel", "-2.reel");
+    assert_valid(&dir.path().join(second));
+}
+
 /// Whether a process waits for the lock on this file, by /proc/locks: `2: -> FLOCK  ADVISORY  WRITE 123 fd:01:INODE 0 EOF`.
 fn is_waited_for(path: &Path) -> bool {
     let inode = format!(":{} ", fs::metadata(path).unwrap().ino());

@@ -84,6 +84,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         ends::in_a_large_folder
         ends::in_the_root_folder
         ends::whose_begin_is_told
+        ends::with_what_was_recorded
         ends::beside_a_mount_that_does_not_answer
         ends::by_a_trigger_after_a_signal
         ends::by_a_terminal_that_hangs_up

@@ -37,7 +37,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     for (i, charts) in all.iter().enumerate() {
         let whole = p.columns[i].area(y, height);
         if charts.is_empty() {
-            frame::paper(&mut p.svg, &p.pen, whole, p.columns[i].time);
+            frame::paper(&mut p.svg, &p.pen, whole, (p.columns[i].time, &p.columns[i].squeeze));
             p.nothing(whole, spec.about);
             p.svg.frame(whole, theme.frame);
         }

@@ -170,8 +170,8 @@ fn columns(sheets: &[Sheet], detailed: bool, difference: bool) -> Vec<Column> {
             of("mean size", As::Bytes, &|d| {
                 (data(d) > 0).then(|| d.read_bytes.saturating_add(d.write_bytes) as f64 / data(d) as f64)
             }),
-            of("seeks.exact", As::Count, &|d| Some(d.seeks.exact as f64)),
-            of("seeks.sw64k", As::Count, &|d| Some(d.seeks.sw64k as f64)),
+            of("adjacent seeks", As::Count, &|d| Some(d.seeks.exact as f64)),
+            of("far seeks", As::Count, &|d| Some(d.seeks.sw64k as f64)),
             of("D2C p50", As::Ns, &|d| latency(d, d.d2c.p50_ns)),
             of("p99", As::Ns, &|d| latency(d, d.d2c.p99_ns)),
             of("p99.9", As::Ns, &|d| latency(d, d.d2c.p999_ns)),

@@ -99,7 +99,7 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) -> R
     for (i, field) in fields.iter().enumerate() {
         let area = p.columns[i].area(y, f64::from(height));
         let time = p.columns[i].time;
-        frame::paper(&mut p.svg, &p.pen, area, time);
+        frame::paper(&mut p.svg, &p.pen, area, (time, &p.columns[i].squeeze));
         let none = |f: &&&Field| matches!(&f.rows, Rows::Lanes { lanes, .. } if lanes.is_empty());
         let Some(field) = field.as_ref().filter(|f| !none(f)) else {
             p.nothing(area, spec.about);
@@ -175,6 +175,19 @@ fn density(most: u32, cell_px: u32, row_px: u32) -> String {
     if most <= 1 { format!("1 per {cell}") } else { format!("1 to {} per {cell} (log)", count(u64::from(most))) }
 }
 
+/// A small label in the upper left corner of a lane or band, with a background.
+fn inside(p: &mut Painter, area: Area, label: &str) {
+    let theme = p.pen.theme;
+    let style = Style { size: 10.0, bold: false, fill: theme.ink };
+    let label = font::fit(label, style.size, false, area.w * 0.6);
+    if label.is_empty() {
+        return;
+    }
+    let wide = font::width(&label, style.size, false);
+    p.svg.rect(Area { x: area.x + 1.0, y: area.y + 1.0, w: wide + 5.0, h: 12.0 }, theme.paper, 0.86);
+    p.svg.text((area.x + 4.0, area.y + 10.0), &label, style, Anchor::Start);
+}
+
 fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, most: (u32, u32)) -> Result<()> {
     let theme = p.pen.theme;
     let height = f64::from(field.rows.count() * row_px);
@@ -194,6 +207,10 @@ fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, mo
         p.svg.image(place, &raster::png(&[(&strip.counts, theme.ramp(strip.ink), most.1)], field.blend, theme)?);
     }
     if let Rows::Offsets(axis) = &field.rows {
+        for (band, label) in axis.bands.iter().zip(&axis.labels) {
+            let top = area.bottom() - f64::from((band.row + band.sectors.count) * axis.row_px);
+            inside(p, Area { y: top, ..area }, label);
+        }
         for band in axis.bands.iter().skip(1) {
             let px = |rows: u32| f64::from(rows * axis.row_px);
             let gap = Area { y: area.bottom() - px(band.row), h: px(axis.gap_rows), ..area };
@@ -202,24 +219,20 @@ fn one(p: &mut Painter, i: usize, (area, row_px): (Area, u32), field: &Field, mo
             p.svg.line((gap.x, middle), (gap.right(), middle), theme.frame, 1.0, "3 4");
         }
     }
+    let x = |c: &Column, t_ns: i64| frame::time_x(area, c.time, t_ns).clamp(area.x, area.right());
+    let ends = |c: &Column, flow: &[(i64, f64); 2]| flow.map(|(t, row)| (x(c, t), area.y + row * f64::from(row_px)));
+    for flow in &field.flows {
+        let [from, to] = ends(&p.columns[i], flow);
+        p.svg.line(from, to, theme.faint, 0.6, "");
+    }
     if let Rows::Lanes { lanes, .. } = &field.rows {
         for (n, lane) in lanes.iter().enumerate() {
             let top = area.y + f64::from(lane.row * row_px);
             if n > 0 {
                 p.svg.line((area.x, top - 2.0), (area.right(), top - 2.0), theme.grid, 1.0, "");
             }
-            let style = Style { size: 10.0, bold: false, fill: theme.ink };
-            let label = font::fit(&lane.label, style.size, false, area.w * 0.6);
-            let wide = font::width(&label, style.size, false);
-            p.svg.rect(Area { x: area.x + 1.0, y: top + 1.0, w: wide + 5.0, h: 12.0 }, theme.paper, 0.72);
-            p.svg.text((area.x + 4.0, top + 10.0), &label, style, Anchor::Start);
+            inside(p, Area { y: top, ..area }, &lane.label);
         }
-    }
-    let x = |c: &Column, t_ns: i64| frame::time_x(area, c.time, t_ns).clamp(area.x, area.right());
-    let ends = |c: &Column, flow: &[(i64, f64); 2]| flow.map(|(t, row)| (x(c, t), area.y + row * f64::from(row_px)));
-    for flow in &field.flows {
-        let [from, to] = ends(&p.columns[i], flow);
-        p.svg.line(from, to, theme.faint, 0.6, "");
     }
     let time: Cells = p.columns[i].time;
     for curve in &field.curves {

@@ -8,10 +8,11 @@ use crate::canvas::{
     color::{self, Ramp},
     font,
     raster::Cells,
-    scale::{ValueScale, time_ticks},
+    scale::ValueScale,
     svg::{Anchor, Area, Style, Svg, number},
     theme::Theme,
 };
+use crate::model::idle::Squeeze;
 
 /// Size of tick labels and legends, px.
 pub(crate) const SMALL: f64 = 12.0;
@@ -62,14 +63,17 @@ pub(crate) fn time_x(area: Area, time: Cells, t_ns: i64) -> f64 {
     area.x + (t_ns - time.from) as f64 / (time.to - time.from).max(1) as f64 * area.w
 }
 
+/// A time axis, and what is cut out of it.
+pub(crate) type TimeAxis<'a> = (Cells, &'a Squeeze);
+
 /// Time ticks for the area.
-pub(crate) fn ticks_of(area: Area, time: Cells) -> Vec<(f64, String)> {
+pub(crate) fn ticks_of(area: Area, (time, squeeze): TimeAxis<'_>) -> Vec<(f64, String)> {
     let count = (area.w / TIME_TICK_PX).max(2.0) as u32;
-    time_ticks(time.from, time.to, count).into_iter().map(|(t, label)| (time_x(area, time, t), label)).collect()
+    squeeze.ticks(time, count).into_iter().map(|(t, label)| (time_x(area, time, t), label)).collect()
 }
 
 /// Background and vertical grid of a panel.
-pub(crate) fn paper(svg: &mut Svg, pen: &Pen, area: Area, time: Cells) {
+pub(crate) fn paper(svg: &mut Svg, pen: &Pen, area: Area, time: TimeAxis<'_>) {
     svg.rect(area, pen.theme.paper, 1.0);
     for (x, _) in ticks_of(area, time) {
         svg.line((x.round() + 0.5, area.y), (x.round() + 0.5, area.bottom()), pen.theme.grid, 1.0, "");
@@ -276,13 +280,18 @@ pub(crate) fn nothing(svg: &mut Svg, pen: &Pen, area: Area, why: &str) {
 }
 
 /// Time labels below the last panel.
-pub(crate) fn time_axis(svg: &mut Svg, pen: &Pen, area: Area, time: Cells, caption: &str) {
+pub(crate) fn time_axis(svg: &mut Svg, pen: &Pen, area: Area, time: TimeAxis<'_>, caption: &str) {
+    let mut right = f64::MIN;
     for (x, label) in ticks_of(area, time) {
         svg.line((x.round() + 0.5, area.bottom()), (x.round() + 0.5, area.bottom() + 5.0), pen.theme.frame, 1.0, "");
         // Labels at the edges stay inside, so that they do not overlap with the next column.
         let half = font::width(&label, SMALL, false) / 2.0;
         let x = x.clamp(area.x + half - 4.0, (area.right() - half).max(area.x + half - 4.0));
-        svg.text((x, area.bottom() + 19.0), &label, pen.tick(), Anchor::Middle);
+        // Around a cut, times far apart are near each other.
+        if x - half >= right + 4.0 {
+            svg.text((x, area.bottom() + 19.0), &label, pen.tick(), Anchor::Middle);
+            right = x + half;
+        }
     }
     svg.text((area.x + area.w / 2.0, area.bottom() + 37.0), caption, pen.tick(), Anchor::Middle);
 }

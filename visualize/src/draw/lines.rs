@@ -58,13 +58,37 @@ pub(super) fn legend<'a>(theme: &Theme, lines: impl Iterator<Item = &'a Line>) -
     entries
 }
 
+/// Mean over time and maximum, beside each other: a peak alone tells little of a rate.
+fn mean_and_peak(values: &[f64]) -> String {
+    let finite = || values.iter().copied().filter(|v| v.is_finite());
+    let mean = finite().sum::<f64>() / finite().count().max(1) as f64;
+    format!("mean {}, peak {}", quantity(mean), quantity(finite().fold(0.0, f64::max)))
+}
+
+/// All lines together, in each bin.
+fn sums(lines: &Lines) -> Vec<f64> {
+    (0..lines.bins.count()).map(|i| lines.lines.iter().filter_map(|l| l.values.get(i)).sum()).collect()
+}
+
+/// The numbers of a panel: of each rate; of the sum, if lines are stacked; else the peak of all.
+fn numbers(lines: &Lines) -> String {
+    if lines.stacked {
+        return mean_and_peak(&sums(lines));
+    }
+    let rates = lines.lines.iter().filter(|l| l.is_rate());
+    let words: Vec<String> = rates.map(|l| format!("{}: {}", l.label, mean_and_peak(&l.values))).collect();
+    let all = lines.lines.iter().flat_map(|l| l.values.iter().copied()).filter(|v| v.is_finite());
+    if words.is_empty() { format!("peak {}", quantity(all.fold(0.0, f64::max))) } else { words.join("; ") }
+}
+
 /// Draws a panel of lines.
 pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
     let theme = p.pen.theme;
     let all: Vec<Option<&Lines>> =
         shapes.iter().map(|s| if let Some(Shape::Lines(l)) = s { Some(l) } else { None }).collect();
     let values = || all.iter().flatten().flat_map(|l| &l.lines).flat_map(|l| l.values.iter().copied());
-    let most = values().filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
+    let sums = all.iter().flatten().filter(|l| l.stacked).flat_map(|l| sums(l));
+    let most = values().chain(sums).filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
     let top = all.iter().flatten().find_map(|l| l.top);
     let scale = match top {
         Some(top) => ValueScale { bottom: 0.0, top, step: top / 4.0 },
@@ -72,14 +96,23 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
         None => ValueScale::new(most, 4),
     };
     let height = f64::from(spec.height);
-    let entries = legend(theme, all.iter().flatten().flat_map(|l| &l.lines));
+    let mut entries = legend(theme, all.iter().flatten().flat_map(|l| &l.lines));
+    if let [Some(one)] = &all[..] {
+        entries.iter_mut().for_each(|e| {
+            if let Some(line) =
+                one.lines.iter().find(|l| l.label == e.label && l.is_rate() && l.values.iter().any(|v| *v > 0.0))
+            {
+                e.label = format!("{} ({})", e.label, mean_and_peak(&line.values));
+            }
+        });
+    }
     let heading = Heading::new(&p.pen, p.room(), spec.title, spec.unit, entries);
     let (y, place) = p.panel(height, 0.0, heading.more(), true);
     heading.draw(&mut p.svg, &p.pen, place);
     for (i, lines) in all.iter().enumerate() {
         let area = p.columns[i].area(y, height);
         let time = p.columns[i].time;
-        frame::paper(&mut p.svg, &p.pen, area, time);
+        frame::paper(&mut p.svg, &p.pen, area, (time, &p.columns[i].squeeze));
         frame::value_grid(&mut p.svg, &p.pen, area, scale, i == 0);
         settle_shade(&mut p.svg, theme, area, &p.columns[i]);
         let Some(lines) = lines else {
@@ -94,11 +127,8 @@ pub(crate) fn draw(p: &mut Painter, spec: &Spec, shapes: &[Option<&Shape>]) {
             let base = |i: usize| h.base.get(i).copied().unwrap_or(area.bottom());
             frame::steps(&mut p.svg, area, Places::Time(time, lines.bins), (&h.top, &base), stroke(theme, line));
         }
-        // With a common scale, a slower reel may be hard to see, so its maximum is printed.
-        let peak = (all.len() > 1).then(|| {
-            let peak = lines.lines.iter().flat_map(|l| l.values.iter().copied()).filter(|v| v.is_finite());
-            format!("peak {}", quantity(peak.fold(0.0, f64::max)))
-        });
+        // With a common scale, a slower reel may be hard to see, so its numbers are printed.
+        let peak = (all.len() > 1).then(|| numbers(lines));
         let note = Some(lines.note.clone()).filter(|n| !n.is_empty());
         let words: Vec<String> = note.into_iter().chain(peak).collect();
         if !words.is_empty() {

@@ -27,7 +27,7 @@ use crate::{
 /// A tint over the settling time of the file systems.
 fn settle_shade(svg: &mut Svg, theme: &Theme, area: Area, c: &Column) {
     if let Some((from_ns, to_ns)) = c.settling() {
-        let x = |t_ns: i64| frame::time_x(area, c.time, t_ns);
+        let x = |t_ns: i64| frame::time_x(area, c.time, c.squeeze.place(t_ns));
         svg.rect(Area { x: x(from_ns), w: (x(to_ns) - x(from_ns)).max(0.0), ..area }, theme.shade, 0.13);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         lines, marks,
         picture::{Arrange, Picture},
     },
-    model::{caption, shape::Shape, sheet::Sheet, survey::Survey},
+    model::{caption, idle::Squeeze, shape::Shape, sheet::Sheet, survey::Survey},
     panels::panel::{About, Spec},
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct Column {
     pub(crate) losses: Vec<Loss>,
     /// Its time axis, in raster cells.
     pub(crate) time: Cells,
+    /// What is cut out of its time axis.
+    pub(crate) squeeze: Squeeze,
     /// Bins of its rates.
     pub(crate) bins: Bins,
     /// Left edge and width of its plots.
@@ -55,10 +57,10 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// End of the work and end of the settling, if both are in the window.
+    /// End of the work and end of the settling, if both are in the window: times of the reel.
     pub(crate) fn settling(&self) -> Option<(i64, i64)> {
         let [s] = &self.surveys[..] else { return None };
-        let until = s.to_ns.min(self.time.to);
+        let until = s.to_ns;
         (s.settle_ns > 0 && s.elapsed_ns > self.time.from && s.elapsed_ns < until).then_some((s.elapsed_ns, until))
     }
 
@@ -236,10 +238,11 @@ impl Painter {
         let y = self.y;
         for c in &self.columns {
             let area = c.area(y, 0.0);
-            let (unit, _) = time_unit(c.time.to - c.time.from);
+            let (unit, _) = time_unit(c.squeeze.span_ns(c.time));
             let own = if shared { "" } else { ", separate axis" };
-            let caption = format!("time, {unit}{own} (rates per {})", duration(c.bins.width_ns()));
-            frame::time_axis(&mut self.svg, &self.pen, area, c.time, &caption);
+            let cut = if c.squeeze.cuts().next().is_some() { ", quiet stretches cut out" } else { "" };
+            let caption = format!("time, {unit}{own}{cut} (rates per {})", duration(c.bins.width_ns()));
+            frame::time_axis(&mut self.svg, &self.pen, area, (c.time, &c.squeeze), &caption);
         }
         self.y += 48.0;
     }

@@ -23,6 +23,7 @@ const TOOTH: f64 = 6.0;
 pub(crate) fn draw(p: &mut Painter) {
     for i in 0..p.columns.len() {
         let plots: Vec<Area> = p.plots.iter().filter(|a| a.x == p.columns[i].x).copied().collect();
+        skipped(p, i, &plots);
         losses(p, i, &plots);
         clocks(p, i, &plots);
         ends(p, i, &plots);
@@ -35,17 +36,49 @@ pub(crate) fn draw(p: &mut Painter) {
 }
 
 fn x(c: &Column, t_ns: i64) -> f64 {
-    frame::time_x(c.area(0.0, 0.0), c.time, t_ns)
+    frame::time_x(c.area(0.0, 0.0), c.time, c.squeeze.place(t_ns))
+}
+
+/// Half the width of the mark of a cut, px.
+const CUT: f64 = 3.0;
+
+/// A gap between two lines where a quiet stretch was cut out, with its length in the first plot.
+fn skipped(p: &mut Painter, i: usize, plots: &[Area]) {
+    let c = &p.columns[i];
+    let mut right = f64::MIN;
+    for (place_ns, cut_ns) in c.squeeze.cuts() {
+        let at = frame::time_x(c.area(0.0, 0.0), c.time, place_ns).round();
+        for plot in plots {
+            let gap = Area { x: (at - CUT).max(plot.x), w: 2.0 * CUT, ..*plot };
+            p.svg.rect(gap, p.pen.theme.gap, 1.0);
+            for x in [gap.x + 0.5, gap.right() - 0.5] {
+                p.svg.line((x, plot.y), (x, plot.bottom()), p.pen.theme.faint, 1.0, "4 2");
+            }
+        }
+        let text = format!("{} quiet", duration(cut_ns));
+        let half = font::width(&text, SMALL, false) / 2.0 + 3.0;
+        let Some(plot) = plots.first().filter(|plot| plot.w > 2.0 * half) else { continue };
+        let middle = at.clamp(plot.x + half, plot.right() - half);
+        if middle - half < right {
+            continue;
+        }
+        right = middle + half;
+        let y = plot.bottom() - 18.0;
+        p.svg.rect(Area { x: middle - half, y, w: 2.0 * half, h: 15.0 }, p.pen.theme.paper, 0.9);
+        p.svg.text((middle, y + 11.5), &text, p.pen.tick(), Anchor::Middle);
+    }
 }
 
 fn losses(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     for loss in c.losses.iter().take(MOST_LOSSES) {
-        let (from, to) = (loss.from_ns.max(c.time.from), loss.to_ns.min(c.time.to));
+        let place = |t_ns: i64| c.squeeze.place(t_ns);
+        let (from, to) = (place(loss.from_ns).max(c.time.from), place(loss.to_ns).min(c.time.to));
         if from > to {
             continue;
         }
-        let (left, right) = (x(c, from), x(c, to));
+        let at = |place_ns: i64| frame::time_x(c.area(0.0, 0.0), c.time, place_ns);
+        let (left, right) = (at(from), at(to));
         for plot in plots {
             let shade = Area { x: left.min(right - 2.0).max(plot.x), w: (right - left).max(2.0), ..*plot };
             p.svg.rect(shade, p.pen.theme.alarm, 0.22);
@@ -58,7 +91,8 @@ fn clocks(p: &mut Painter, i: usize, plots: &[Area]) {
     let c = &p.columns[i];
     let mut last = f64::MIN;
     for t_ns in c.surveys.iter().flat_map(|s| &s.clock_jumps_ns) {
-        if *t_ns < c.time.from || *t_ns > c.time.to {
+        let place_ns = c.squeeze.place(*t_ns);
+        if place_ns < c.time.from || place_ns > c.time.to {
             continue;
         }
         // Lines at least 2 px apart.

@@ -30,6 +30,34 @@ pub(crate) fn subtitle(s: &Survey) -> String {
     parts.join("  ·  ")
 }
 
+/// The title of a picture: the name of a single reel, the ratio of two.
+pub(crate) fn title(surveys: &[Survey]) -> Option<String> {
+    match surveys {
+        [one] => Some(one.name.clone()),
+        [a, b] => ratio(a, b),
+        _ => None,
+    }
+}
+
+/// The times of two reels and their ratio, in one sentence. `None` if a time is unknown, or only a part is drawn.
+fn ratio(a: &Survey, b: &Survey) -> Option<String> {
+    let whole = |s: &Survey| s.elapsed_ns > 0 && s.window == (false, false) && s.kept_from_ns == 0;
+    if !whole(a) || !whole(b) {
+        return None;
+    }
+    let (first, second) = (duration(a.elapsed_ns), duration(b.elapsed_ns));
+    let (slow, fast) = if a.elapsed_ns >= b.elapsed_ns { (a, b) } else { (b, a) };
+    let times = slow.elapsed_ns as f64 / fast.elapsed_ns as f64;
+    Some(match times {
+        t if t < LEAST_RATIO => format!("{first} against {second}: equally fast"),
+        t if t < 9.95 => format!("{first} against {second}: {} is {t:.1} times as fast", fast.name),
+        t => format!("{first} against {second}: {} is {} times as fast", fast.name, count(t.round() as u64)),
+    })
+}
+
+/// Below this ratio, two reels are equally fast.
+const LEAST_RATIO: f64 = 1.05;
+
 /// Losses and incomplete ends. Empty if there are none.
 pub(crate) fn notes(s: &Survey) -> String {
     let mut out = Vec::new();

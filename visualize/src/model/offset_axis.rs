@@ -48,6 +48,8 @@ pub struct OffsetAxis {
     pub gap_rows: u32,
     /// Pixels of a row.
     pub row_px: u32,
+    /// What lies in each band. Empty if it is not known.
+    pub labels: Vec<String>,
 }
 
 impl OffsetAxis {
@@ -75,31 +77,32 @@ impl OffsetAxis {
         if let Some(last) = ranges.last_mut() {
             last.1 = last.1.saturating_add(margin);
         }
-        let heights = heights(&ranges, rows, gap_rows, LEAST_PX.div_ceil(row_px));
-        let mut row = 0;
-        let bands = ranges
-            .iter()
-            .zip(heights)
-            .map(|((from, to), count)| {
-                let band = Band { sectors: Cells { from: *from, to: *to, count }, row };
-                row += count + gap_rows;
-                band
-            })
-            .collect();
-        Self { bands, rows, gap_rows, row_px }
+        let bands = bands(&ranges, &lengths(&ranges), rows, gap_rows, LEAST_PX.div_ceil(row_px));
+        Self { bands, rows, gap_rows, row_px, labels: Vec::new() }
+    }
+
+    /// Divides the axis again: half by the length of the bands, half by what they hold of `counts`. So a small journal with
+    /// most of the requests is not a line, and a large file keeps its scale.
+    pub(crate) fn share_by(&mut self, counts: &[u64]) {
+        let ranges = self.ranges();
+        let lengths = lengths(&ranges);
+        let (length, count) = (lengths.iter().sum::<f64>(), counts.iter().map(|n| *n as f64).sum::<f64>());
+        if counts.len() == ranges.len() && count > 0.0 {
+            let weights: Vec<f64> =
+                lengths.iter().zip(counts).map(|(l, n)| l / length.max(1.0) + *n as f64 / count).collect();
+            self.bands = bands(&ranges, &weights, self.rows, self.gap_rows, LEAST_PX.div_ceil(self.row_px));
+        }
+    }
+
+    fn ranges(&self) -> Vec<(i64, i64)> {
+        self.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect()
     }
 
     /// The same bands on `rows` rows of one pixel, with gaps of one row.
     pub(crate) fn scaled(&self, rows: u32) -> Self {
-        let ranges: Vec<(i64, i64)> = self.bands.iter().map(|b| (b.sectors.from, b.sectors.to)).collect();
-        let mut row = 0;
-        let place = |(sectors, count): (&(i64, i64), u32)| {
-            let band = Band { sectors: Cells { from: sectors.0, to: sectors.1, count }, row };
-            row += count + 1;
-            band
-        };
-        let bands = ranges.iter().zip(heights(&ranges, rows, 1, 1)).map(place).collect();
-        Self { bands, rows, gap_rows: 1, row_px: 1 }
+        let ranges = self.ranges();
+        let bands = bands(&ranges, &lengths(&ranges), rows, 1, 1);
+        Self { bands, rows, gap_rows: 1, row_px: 1, labels: Vec::new() }
     }
 
     /// Calls `each` with first and last row, counted from the top, for every visible part of `[start, end)`.
@@ -199,23 +202,37 @@ fn cuts(used: &[(i64, i64)], span: f64) -> Vec<(i64, i64)> {
     cuts
 }
 
-/// Rows per range, proportional but at least the minimum. The total including gaps is exactly `rows`.
-fn heights(ranges: &[(i64, i64)], rows: u32, gap_rows: u32, least_rows: u32) -> Vec<u32> {
-    let gaps = gap_rows * (ranges.len() as u32 - 1);
-    let mut room = rows.saturating_sub(gaps).max(ranges.len() as u32);
-    let mut heights = vec![0u32; ranges.len()];
-    let size = |i: usize| (ranges[i].1 - ranges[i].0) as f64;
-    // Small ranges first: the others share what remains.
-    let mut order: Vec<usize> = (0..ranges.len()).collect();
-    order.sort_by(|a, b| size(*a).total_cmp(&size(*b)).then(a.cmp(b)));
-    let mut left: f64 = (0..ranges.len()).map(size).sum();
+fn lengths(ranges: &[(i64, i64)]) -> Vec<f64> {
+    ranges.iter().map(|(from, to)| (to - from) as f64).collect()
+}
+
+/// Bands for the ranges, from low to high, with rows by their weights.
+fn bands(ranges: &[(i64, i64)], weights: &[f64], rows: u32, gap_rows: u32, least_rows: u32) -> Vec<Band> {
+    let mut row = 0;
+    let place = |((from, to), count): (&(i64, i64), u32)| {
+        let band = Band { sectors: Cells { from: *from, to: *to, count }, row };
+        row += count + gap_rows;
+        band
+    };
+    ranges.iter().zip(heights(weights, rows, gap_rows, least_rows)).map(place).collect()
+}
+
+/// Rows per band, proportional but at least the minimum. The total including gaps is exactly `rows`.
+fn heights(weights: &[f64], rows: u32, gap_rows: u32, least_rows: u32) -> Vec<u32> {
+    let gaps = gap_rows * (weights.len() as u32 - 1);
+    let mut room = rows.saturating_sub(gaps).max(weights.len() as u32);
+    let mut heights = vec![0u32; weights.len()];
+    // Small bands first: the others share what remains.
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by(|a, b| weights[*a].total_cmp(&weights[*b]).then(a.cmp(b)));
+    let mut left: f64 = weights.iter().sum();
     for (done, i) in order.iter().enumerate() {
-        let others = (ranges.len() - done - 1) as u32;
-        let share = (f64::from(room) * size(*i) / left.max(1.0)).round() as u32;
+        let others = (weights.len() - done - 1) as u32;
+        let share = (f64::from(room) * weights[*i] / left.max(f64::MIN_POSITIVE)).round() as u32;
         let most = room.saturating_sub(others).max(1);
         heights[*i] = if others == 0 { room } else { share.max(least_rows).min(most) };
         room = room.saturating_sub(heights[*i]);
-        left -= size(*i);
+        left -= weights[*i];
     }
     heights
 }
@@ -246,12 +263,28 @@ mod tests {
     }
 
     #[test]
+    fn a_small_band_with_most_requests_is_large() {
+        let g = 1 << 21;
+        let mut a = OffsetAxis::new(&[(0, g), (500 * g, 500 * g + 2048)], 400, 1);
+        let before = a.clone();
+        assert!(a.bands[1].sectors.count < 20, "{a:?}");
+        a.share_by(&[10, 990]);
+        assert!((180..=220).contains(&a.bands[1].sectors.count), "{a:?}");
+        let rows: u32 = a.bands.iter().map(|b| b.sectors.count).sum();
+        assert_eq!((rows + GAP_PX, a.bands[1].row), (400, a.bands[0].sectors.count + GAP_PX));
+        let mut same = before.clone();
+        same.share_by(&[0, 0]);
+        assert_eq!(same, before);
+    }
+
+    #[test]
     fn extents_map_to_rows_from_the_top() {
         let a = OffsetAxis {
             bands: vec![Band { sectors: Cells { from: 0, to: 100, count: 10 }, row: 0 }],
             rows: 10,
             gap_rows: 9,
             row_px: 1,
+            labels: Vec::new(),
         };
         let spans = |s, e| {
             let mut out = Vec::new();

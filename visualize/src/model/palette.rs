@@ -22,10 +22,7 @@ use crate::{
         raster::{Blend, Grid},
         theme::{HEATS, HUES, Ink},
     },
-    model::{
-        shape::Layer,
-        survey::{Choice, Survey},
-    },
+    model::{shape::Layer, survey::Survey},
 };
 
 /// Meaning of the colours of a picture.
@@ -64,7 +61,48 @@ pub(crate) struct Palette {
 const STEPS_NS: [i64; HEATS - 1] = [100_000, 1_000_000, 10_000_000, 100_000_000];
 const STEP_LABELS: [&str; HEATS] = ["below 100 µs", "below 1 ms", "below 10 ms", "below 100 ms", "100 ms and more"];
 
+/// A category matters if it has at least this share of the bytes.
+const LEAST_SHARE: f64 = 0.1;
+/// Files tell the story if those that matter have at least this share of the bytes together.
+const LEAST_OF_FILES: f64 = 0.75;
+
+/// Beginnings of the names of those who write for others: kernel threads, and ioreel when it syncs at the end.
+const FOR_OTHERS: [&str; 9] =
+    ["kworker/", "jbd2/", "loop", "xfsaild/", "btrfs-", "kswapd", "flush-", "f2fs_", "ioreel"];
+
+/// The meaning of colours that tells most: the processes if several matter, else the files, else the kind of operation.
+fn telling(processes: &BTreeMap<String, u64>, files: &BTreeMap<String, u64>) -> ColorBy {
+    let for_others = |name: &str| FOR_OTHERS.iter().any(|k| name.starts_with(k));
+    // How many matter, and their share.
+    let matter = |names: &mut dyn Iterator<Item = (&String, u64)>| {
+        let sizes: Vec<u64> = names.map(|(_, bytes)| bytes).collect();
+        let all = sizes.iter().fold(0.0, |sum, n| sum + *n as f64);
+        let large: Vec<u64> = sizes.into_iter().filter(|n| *n as f64 >= all * LEAST_SHARE && *n > 0).collect();
+        let share = if all > 0.0 { large.iter().fold(0.0, |sum, n| sum + *n as f64) / all } else { 0.0 };
+        (large.len(), share)
+    };
+    let (of_processes, _) = matter(&mut processes.iter().filter(|(n, _)| !for_others(n)).map(|(n, bytes)| (n, *bytes)));
+    let (of_files, share) = matter(&mut files.iter().map(|(n, bytes)| (n, *bytes)));
+    match (of_processes, of_files) {
+        (2.., _) => ColorBy::Process,
+        (_, 2..) if share >= LEAST_OF_FILES => ColorBy::File,
+        _ => ColorBy::Op,
+    }
+}
+
 impl Palette {
+    /// The meaning of colours that tells most about these reels.
+    pub(crate) fn telling(reels: &[Reel], surveys: &[Survey]) -> Result<ColorBy> {
+        let (mut processes, mut by_file) = (BTreeMap::new(), BTreeMap::new());
+        for (reel, survey) in reels.iter().zip(surveys) {
+            let (of_tasks, of_files) = (tasks(reel)?, files(reel)?);
+            let none = HashMap::new();
+            weigh(reel, survey, ColorBy::Process, &none, &of_tasks, &mut processes)?;
+            weigh(reel, survey, ColorBy::File, &of_files, &none, &mut by_file)?;
+        }
+        Ok(telling(&processes, &by_file))
+    }
+
     /// One palette per reel, by what its survey chose. A category has the same colour in all of them.
     pub(crate) fn of(reels: &[Reel], surveys: &[Survey], by: ColorBy) -> Result<Vec<Self>> {
         let mut weights: BTreeMap<String, u64> = BTreeMap::new();
@@ -76,7 +114,7 @@ impl Palette {
                 _ => Default::default(),
             });
             if let Some((files, tasks)) = named.last() {
-                weigh(reel, &survey.choice, by, files, tasks, &mut weights)?;
+                weigh(reel, survey, by, files, tasks, &mut weights)?;
             }
         }
         let mut ranked: Vec<(u64, String)> = weights.into_iter().map(|(name, n)| (n, name)).collect();
@@ -251,10 +289,10 @@ fn tasks(reel: &Reel) -> Result<HashMap<i64, Text>> {
     reel.rows::<Task>().map(|t| Ok(t.map(|t| (t.task_id, t.comm))?)).collect()
 }
 
-/// Sums the bytes of each category: of bios if there are any, otherwise of calls.
+/// Sums the bytes of each category: of bios of the drawn device if there are any, otherwise of calls.
 fn weigh(
     reel: &Reel,
-    choice: &Choice,
+    survey: &Survey,
     by: ColorBy,
     files: &HashMap<i64, Text>,
     tasks: &HashMap<i64, Text>,
@@ -264,15 +302,18 @@ fn weigh(
         return Ok(());
     }
     let mut by_text: HashMap<Text, u64> = HashMap::new();
+    let choice = &survey.choice;
     if reel.count::<BioRow>() > 0 {
+        let is_drawn = |dev: i64| survey.device.as_ref().is_none_or(|d| d.dev == dev);
         each_bio(reel, |b| {
             let name = match by {
                 ColorBy::Process => Some(b.comm),
                 ColorBy::Class => Some(b.content),
                 _ => b.file.and_then(|f| files.get(&f)),
             };
-            if let Some(name) = name.filter(|n| !n.is_empty() && choice.holds(b.queue_ns)) {
-                *by_text.entry(name.clone()).or_default() += u64::try_from(b.len_bytes).unwrap_or(0);
+            if let Some(name) = name.filter(|n| !n.is_empty() && is_drawn(b.dev) && choice.holds(b.queue_ns)) {
+                let sum = by_text.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(u64::try_from(b.len_bytes).unwrap_or(0));
             }
         })?;
     } else {
@@ -283,7 +324,8 @@ fn weigh(
             };
             if let Some(name) = name.filter(|n| !n.is_empty() && !c.by_tool && choice.holds(c.end_ns())) {
                 // Each call also counts by itself, so that calls without bytes have a colour too.
-                *by_text.entry(name.clone()).or_default() += c.bytes() + 1;
+                let sum = by_text.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(c.bytes()).saturating_add(1);
             }
         })?;
     }
@@ -292,4 +334,23 @@ fn weigh(
         *sum = sum.saturating_add(n);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_tell_processes_then_files_then_operations() {
+        let of = |names: &[(&str, u64)]| names.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        let one = of(&[("tar", 90), ("kworker/0:1", 90), ("jbd2/loop0-8", 50), ("sh", 5)]);
+        let two = of(&[("writer", 50), ("scan", 50)]);
+        let few = of(&[("s.db", 60), ("s.db-journal", 40)]);
+        let many: BTreeMap<String, u64> = (0..50).map(|i| (format!("f{i}"), 2)).collect();
+        assert_eq!(telling(&two, &few), ColorBy::Process);
+        assert_eq!(telling(&one, &few), ColorBy::File);
+        assert_eq!(telling(&one, &many), ColorBy::Op);
+        assert_eq!(telling(&one, &of(&[("one", 100), ("two", 5)])), ColorBy::Op);
+        assert_eq!(telling(&of(&[]), &of(&[])), ColorBy::Op);
+    }
 }

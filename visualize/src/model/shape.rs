@@ -96,6 +96,11 @@ impl Line {
         Self { fill: Some(0.16), ..Self::plain(ink, label, values) }
     }
 
+    /// Whether it is a rate with numbers of its own, not an outline or a share.
+    pub(crate) fn is_rate(&self) -> bool {
+        self.width > 0.0 && self.fill.is_some() && !self.label.is_empty()
+    }
+
     /// A line without a filled area.
     pub(crate) fn plain(ink: Ink, label: &str, values: Vec<f64>) -> Self {
         Self { ink, label: label.into(), values, width: 1.3, fill: None, dash: "" }

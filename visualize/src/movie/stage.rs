@@ -194,7 +194,7 @@ fn still(title: &str, survey: &Survey, places: &OffsetAxis, series: &DeviceSerie
     const MIB: f64 = 1024.0 * 1024.0;
     let (read, write) = (rates(&series.read_bytes, MIB), rates(&series.write_bytes, MIB));
     strip(&mut svg, THROUGHPUT_TOP, "MiB/s", series.bins, &[(read, READ), (write, WRITE)]);
-    strip(&mut svg, SEEKS_TOP, "seeks.sw64k per second", series.bins, &[(rates(&series.seeks_sw64k, 1.0), SEEK)]);
+    strip(&mut svg, SEEKS_TOP, "far seeks per second", series.bins, &[(rates(&series.seeks_sw64k, 1.0), SEEK)]);
     let lost = if survey.lost > 0 { format!("  ·  {} EVENTS LOST", survey.lost) } else { String::new() };
     let end = format!("{}{lost}", duration(survey.to_ns - survey.from_ns));
     svg.text((left + wide, 712.0), &end, small, Anchor::End);

@@ -15,7 +15,11 @@ use ioreel_traces::rows::{File, Op};
 use super::panel::{About, Needs, Panel, Setup, Spec};
 use crate::{
     Result,
-    canvas::{font, raster::Cells, scale::bytes},
+    canvas::{
+        font,
+        raster::Cells,
+        scale::{bytes, count},
+    },
     model::{
         palette::{Grids, Palette},
         shape::{Field, Shape},
@@ -29,6 +33,8 @@ pub(super) const SPEC: Spec =
 const HEIGHT: u32 = 300;
 /// Number of lanes: fewer would hide files, more would be too thin.
 const LANES: usize = 10;
+/// Paths with less than one part in this many of the bytes of the first have no lane: libraries that a program loads.
+const LEAST_PART: u64 = 100;
 /// Rows of a lane for each cell size, and between lanes.
 const LANE_PX: u32 = 28;
 const GAP_PX: u32 = 4;
@@ -52,11 +58,44 @@ struct Use {
     to: i64,
 }
 
+/// The files that had a path one after the other, such as a journal that is made again for each transaction.
+struct Place {
+    name: String,
+    files: Vec<i64>,
+    used: Use,
+}
+
+/// Joins the files with the same path.
+fn by_path(s: &Setup<'_>, uses: HashMap<i64, Use>) -> Result<Vec<Place>> {
+    let mut places: HashMap<String, Place> = HashMap::new();
+    let mut add = |name: String, file: i64, used: Use| {
+        let place =
+            places.entry(name.clone()).or_insert(Place { name, files: Vec::new(), used: Use { bytes: 0, ..used } });
+        place.used.bytes = place.used.bytes.saturating_add(used.bytes);
+        (place.used.from, place.used.to) = (place.used.from.min(used.from), place.used.to.max(used.to));
+        place.files.push(file);
+    };
+    let mut unnamed = uses;
+    for row in s.reel.rows::<File>() {
+        let row = row?;
+        if let Some(path) = row.path
+            && let Some(used) = unnamed.remove(&row.file)
+        {
+            add(font::showable(&path), row.file, used);
+        }
+    }
+    unnamed.into_iter().for_each(|(file, used)| add(format!("file {file}"), file, used));
+    let mut places: Vec<Place> = places.into_values().collect();
+    places.iter_mut().for_each(|p| p.files.sort_unstable());
+    Ok(places)
+}
+
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let of_bios = s.reel.count::<Op>() == 0;
     let mut uses: HashMap<i64, Use> = HashMap::new();
     let window = (s.time.from, s.time.to);
     let mut add = |t_ns: i64, touched: Option<(i64, i64, i64)>| {
+        let t_ns = s.squeeze.place(t_ns);
         let Some((file, from, to)) = touched.filter(|_| t_ns >= window.0 && t_ns <= window.1) else { return };
         let u = uses.entry(file).or_insert(Use { bytes: 0, from, to });
         u.bytes = u.bytes.saturating_add(to.abs_diff(from));
@@ -71,23 +110,19 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
             }
         })?;
     }
-    let mut ranked: Vec<(i64, Use)> = uses.into_iter().collect();
-    ranked.sort_by_key(|(file, u)| (std::cmp::Reverse(u.bytes), *file));
-    let rest = ranked.len().saturating_sub(LANES);
+    let mut ranked = by_path(s, uses)?;
+    ranked.sort_by_key(|p| (std::cmp::Reverse(p.used.bytes), p.files.first().copied()));
+    let all = ranked.len();
     ranked.truncate(LANES);
-    let mut names: HashMap<i64, String> = HashMap::new();
-    for row in s.reel.rows::<File>() {
-        let row = row?;
-        if ranked.iter().any(|(file, _)| *file == row.file) {
-            names.extend(row.path.map(|p| (row.file, font::showable(&p))));
-        }
-    }
+    let least = ranked.first().map_or(0, |p| p.used.bytes / LEAST_PART);
+    ranked.retain(|p| p.used.bytes >= least);
+    let rest = all - ranked.len();
     let cell_px = s.offsets.row_px;
     let (rows, gap) = (LANE_PX / cell_px, GAP_PX.div_ceil(cell_px));
-    let lanes = ranked.iter().enumerate().map(|(i, (file, u))| {
-        let name = names.get(file).cloned().unwrap_or_else(|| format!("file {file}"));
-        let label = format!("{name}, {} to {}", bytes(u.from as u64), bytes(u.to as u64));
-        Lane { key: name, label, row: i as u32 * (rows + gap), rows }
+    let lanes = ranked.iter().enumerate().map(|(i, p)| {
+        let files = if p.files.len() > 1 { format!(", {} files", count(p.files.len() as u64)) } else { String::new() };
+        let label = format!("{}{files}, {} to {}", p.name, bytes(p.used.from as u64), bytes(p.used.to as u64));
+        Lane { key: p.name.clone(), label, row: i as u32 * (rows + gap), rows }
     });
     let axis = Rows::Lanes { lanes: lanes.collect(), row_px: cell_px };
     let words = ["others", "reads", "writes"];
@@ -99,7 +134,10 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
         places: ranked
             .iter()
             .enumerate()
-            .map(|(i, (file, u))| (*file, (i as u32 * (rows + gap), Cells { from: u.from, to: u.to, count: rows })))
+            .flat_map(|(i, p)| {
+                let place = (i as u32 * (rows + gap), Cells { from: p.used.from, to: p.used.to, count: rows });
+                p.files.iter().map(move |file| (*file, place))
+            })
             .collect(),
         palette: Arc::clone(&s.palette),
         words,
@@ -151,7 +189,7 @@ impl Panel for Files {
 
     fn finish(self: Box<Self>) -> Shape {
         let what = if self.of_bios { "by bios" } else { "by calls" };
-        let rest = if self.rest > 0 { format!(", {} more files are not shown", self.rest) } else { String::new() };
+        let rest = if self.rest > 0 { format!(", {} more paths are not shown", self.rest) } else { String::new() };
         Shape::Field(Field {
             layers: self.grids.layers(self.palette.layers(self.words)),
             blend: self.palette.blend(),

@@ -52,6 +52,7 @@ const MOST_CALLS: usize = 1_000_000;
 fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     let mut time_of: HashMap<i64, u64> = HashMap::new();
     each_call(s.reel, |c| {
+        let c = &s.squeeze.call(c);
         if !c.by_tool && s.time.span(c.start_ns, c.end_ns()).is_some() {
             let sum = time_of.entry(c.task_id).or_default();
             // Calls without duration count by their number.

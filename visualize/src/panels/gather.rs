@@ -21,6 +21,7 @@ use ioreel_traces::Reel;
 use crate::{
     PlotError, Result,
     model::{
+        idle::Squeeze,
         shape::Shape,
         survey::{MOST_JUMPS, Survey},
     },
@@ -53,7 +54,14 @@ const COUNTERS: usize = 2;
 const AHEAD: usize = 4;
 
 /// Feeds the panels and returns the output of each, in their order. With `ids`, requests have ids.
-pub(crate) fn gather(reel: &Reel, survey: &Survey, ids: bool, panels: Vec<Boxed>) -> Result<Gathered> {
+/// Events are at their places on the axis of `squeeze`.
+pub(crate) fn gather(
+    reel: &Reel,
+    survey: &Survey,
+    squeeze: &Squeeze,
+    ids: bool,
+    panels: Vec<Boxed>,
+) -> Result<Gathered> {
     let count = panels.len();
     let mut counters: Vec<Placed> = (0..COUNTERS).map(|_| Vec::new()).collect();
     let mut others: Placed = Vec::new();
@@ -81,8 +89,9 @@ pub(crate) fn gather(reel: &Reel, survey: &Survey, ids: bool, panels: Vec<Boxed>
                 placed
             }));
         }
-        let calls = threads.spawn(move || feed_others(reel, others));
-        let read = if senders.is_empty() { Ok(Early::default()) } else { read_requests(reel, survey, ids, &senders) };
+        let calls = threads.spawn(move || feed_others(reel, squeeze, others));
+        let read =
+            if senders.is_empty() { Ok(Early::default()) } else { read_requests(reel, survey, squeeze, ids, &senders) };
         drop(senders);
         let mut done = Vec::new();
         for thread in running {
@@ -106,6 +115,7 @@ fn died() -> PlotError {
 fn read_requests(
     reel: &Reel,
     survey: &Survey,
+    squeeze: &Squeeze,
     ids: bool,
     to: &[std::sync::mpsc::SyncSender<Arc<Vec<Issue>>>],
 ) -> Result<Early> {
@@ -120,10 +130,11 @@ fn read_requests(
     };
     let mut seeks = SeekCounter::default();
     while let Some(batch) = all.next_batch()? {
-        let issue = |request: Request| {
+        let issue = |mut request: Request| {
             let inside = survey.choice.holds(request.issue_ns);
             let counts = inside && request.class.is_data();
             let seek = if counts { seeks.push(request.sector, request.end_sector()) } else { Seek::default() };
+            squeeze.request(&mut request);
             Issue { request, seek, inside }
         };
         for r in batch.iter().filter(|r| r.queue_ns > Some(r.issue_ns) && r.dev == device.dev) {
@@ -142,7 +153,7 @@ fn read_requests(
 }
 
 /// Calls first, then bios: a panel of both needs the calls first.
-fn feed_others(reel: &Reel, mut panels: Placed) -> Result<Placed> {
+fn feed_others(reel: &Reel, squeeze: &Squeeze, mut panels: Placed) -> Result<Placed> {
     // Each panel gets only what it needs: one that can count either must not count both because another panel needs
     // both.
     panels.sort_by_key(|(_, p)| match p.needs() {
@@ -156,12 +167,16 @@ fn feed_others(reel: &Reel, mut panels: Placed) -> Result<Placed> {
     if !with_calls.is_empty() {
         each_call(reel, |call| {
             if !call.by_tool {
-                panels[with_calls.clone()].iter_mut().for_each(|(_, panel)| panel.call(call));
+                let call = squeeze.call(call);
+                panels[with_calls.clone()].iter_mut().for_each(|(_, panel)| panel.call(&call));
             }
         })?;
     }
     if !with_bios.is_empty() {
-        each_bio(reel, |bio| panels[with_bios.clone()].iter_mut().for_each(|(_, panel)| panel.bio(bio)))?;
+        each_bio(reel, |bio| {
+            let bio = squeeze.bio(bio);
+            panels[with_bios.clone()].iter_mut().for_each(|(_, panel)| panel.bio(&bio));
+        })?;
     }
     Ok(panels)
 }

@@ -6,6 +6,7 @@
 //! scales, legends, several reels, differences, losses and themes work the same for all panels.
 
 mod call_throughput;
+mod call_time;
 mod calls;
 mod depth;
 mod distances;
@@ -42,6 +43,7 @@ pub(crate) static ALL: &[Spec] = &[
     latency::CALLS,
     depth::SPEC,
     calls::SPEC,
+    call_time::SPEC,
     call_throughput::SPEC,
     stages::SPEC,
     phase::SPEC,
@@ -81,11 +83,16 @@ pub(crate) fn colors_requests(spec: &Spec) -> bool {
     [latency::D2C.name, latency::Q2C.name, latency::Q2D.name, phase::SPEC.name].contains(&spec.name)
 }
 
+/// Whether the panel measures times between events, so that quiet stretches must stay.
+pub(crate) fn needs_idle(spec: &Spec) -> bool {
+    [stages::SPEC.name, phase::SPEC.name, rewrites::SPEC.name, hot::SPEC.name, reuse::SPEC.name].contains(&spec.name)
+}
+
 /// Default panels for reels with requests and with calls.
 pub(crate) fn default_names(requests: bool, calls: bool) -> &'static [&'static str] {
     match (requests, calls) {
         (true, false) => &["offsets", "throughput", "iops", "seeks", "latency", "depth", "table"],
-        (true, true) => &["offsets", "throughput", "seeks", "latency", "depth", "calls", "table"],
-        (false, _) => &["files", "latency-calls", "call-throughput", "calls", "table"],
+        (true, true) => &["offsets", "files", "gantt", "call-time", "latency", "throughput", "table"],
+        (false, _) => &["files", "gantt", "call-time", "latency-calls", "call-throughput", "table"],
     }
 }

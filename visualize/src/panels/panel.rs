@@ -11,7 +11,7 @@ use ioreel_traces::Reel;
 use crate::{
     Result,
     canvas::raster::Cells,
-    model::{offset_axis::OffsetAxis, palette::Palette, shape::Shape, survey::Survey},
+    model::{idle::Squeeze, offset_axis::OffsetAxis, palette::Palette, shape::Shape, survey::Survey},
 };
 
 /// Height of the offset map, px: a multiple of every cell size.
@@ -39,6 +39,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) survey: &'a Survey,
     /// The time axis in raster cells.
     pub(crate) time: Cells,
+    /// What is cut out of the time axis. Panels get events that are at their places on it.
+    pub(crate) squeeze: &'a Squeeze,
     /// Bins of rates.
     pub(crate) bins: Bins,
     /// The offset axis of all reels.

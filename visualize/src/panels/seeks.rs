@@ -43,9 +43,9 @@ impl Panel for Seeks {
     fn finish(self: Box<Self>) -> Shape {
         let rates = |counts: &[u64]| Line::rates(self.bins, counts, 1.0);
         // Both often agree, so one is drawn as the outline of the other.
-        let area = Line::plain(Ink::Seek, "seeks.sw64k: more than 64 KiB from it", rates(&self.sw64k));
+        let area = Line::plain(Ink::Seek, "far seeks, over 64 KiB (seeks.sw64k)", rates(&self.sw64k));
         let area = Line { width: 0.0, fill: Some(1.0), ..area };
-        let line = Line::plain(Ink::Text, "seeks.exact: start ≠ previous end", rates(&self.exact));
+        let line = Line::plain(Ink::Text, "adjacent seeks (seeks.exact)", rates(&self.exact));
         Shape::Lines(Lines { bins: self.bins, lines: vec![area, line], stacked: false, top: None, note: String::new() })
     }
 }

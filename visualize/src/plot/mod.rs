@@ -11,7 +11,7 @@ use ioreel_analyze::meters::{
     bins::{Bins, nice_width_ns},
     coverage::Coverage,
 };
-use ioreel_traces::Reel;
+use ioreel_traces::{Reel, manifest::Mark};
 
 use crate::{
     PlotError, Result,
@@ -27,6 +27,9 @@ use crate::{
         picture::{Arrange, Picture},
     },
     model::{
+        caption,
+        idle::{SkipIdle, Squeeze},
+        occupants,
         offset_axis::OffsetAxis,
         palette::{ColorBy, Palette},
         shape::{Field, Shape},
@@ -53,10 +56,12 @@ pub struct PlotOptions {
     pub panels: Vec<String>,
     /// Dark theme.
     pub dark: bool,
-    /// Meaning of the colours of densities.
-    pub color_by: ColorBy,
+    /// Meaning of the colours of densities. Default: processes if several matter, else files, else the kind of operation.
+    pub color_by: Option<ColorBy>,
     /// Arrangement of several reels.
     pub arrange: Arrange,
+    /// Whether quiet stretches are cut out of the picture of one reel.
+    pub skip_idle: SkipIdle,
 }
 
 /// Default width for one reel, px.
@@ -91,28 +96,30 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
     }
     let mut surveys = reels.iter().map(|r| survey(r, &options.choice)).collect::<Result<Vec<_>>>()?;
     let specs = specs(&surveys, &options.panels)?;
-    let color_by = if together { ColorBy::Reel } else { options.color_by };
-    let palettes = Palette::of(reels, &surveys, color_by)?;
+    let palettes = Palette::of(reels, &surveys, color_by(reels, &surveys, options, together)?)?;
     let cell_px = cell_px(reels, &surveys, &specs);
-    let offsets = offset_axis(&surveys, cell_px);
+    let offsets = offset_axis(reels, &surveys, &specs, cell_px)?;
     let room = (f64::from(width) - LEFT - RIGHT - BETWEEN * (n - 1) as f64) / n as f64;
     let cells = (room / f64::from(cell_px)) as u32;
     let column_px = f64::from(cells * cell_px);
     let shared = if together { Some(one_window(&mut surveys)) } else { shared_end(&surveys) };
+    let title = options.title.clone().or_else(|| caption::title(&surveys));
+    let squeeze = squeeze(reels, &surveys, &specs, options.skip_idle)?;
     let mut shapes: Vec<Vec<Option<Shape>>> = Vec::new();
     let (mut axes, mut jumps) = (Vec::new(), Vec::new());
     for ((reel, survey), mut palette) in reels.iter().zip(&surveys).zip(palettes) {
         if let Some(device) = survey.device.as_ref().filter(|_| specs.iter().any(|s| panels::colors_requests(s))) {
             palette.look_at_bios(reel, device.of_bios)?;
         }
-        let end_ns = shared.unwrap_or(survey.to_ns).max(survey.to_ns);
+        let end_ns = squeeze.place(shared.unwrap_or(survey.to_ns).max(survey.to_ns));
         // The last event should not touch the frame.
         let margin_ns = if options.choice.to_ns.is_some() { 0 } else { (end_ns - survey.from_ns) / MARGIN_SHARE };
         let time = Cells { from: survey.from_ns, to: end_ns.saturating_add(margin_ns), count: cells };
         let bin_ns = nice_width_ns(time.to - time.from, (column_px / BIN_PX) as usize, 1);
         // Overlaid reels need the same bins; otherwise bins end with the reel.
-        let bins = Bins::new(survey.from_ns, if together { end_ns } else { survey.to_ns }, bin_ns);
-        let setup = Setup { reel, survey, time, bins, offsets: &offsets, palette: Arc::new(palette) };
+        let bins = Bins::new(survey.from_ns, if together { end_ns } else { squeeze.place(survey.to_ns) }, bin_ns);
+        let palette = Arc::new(palette);
+        let setup = Setup { reel, survey, time, squeeze: &squeeze, bins, offsets: &offsets, palette };
         let (counted, early) = count(&setup, &specs)?;
         shapes.push(counted);
         axes.push((time, bins));
@@ -136,7 +143,8 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         .enumerate()
         .map(|(i, (((survey, manifest), shapes), (time, bins)))| Column {
             losses: manifest.losses.clone(),
-            marks: marks::place(&manifest.marks, time, column_px),
+            marks: marks::place(&moved(&manifest.marks, &squeeze), time, column_px),
+            squeeze: squeeze.clone(),
             surveys: vec![survey],
             time,
             bins,
@@ -149,7 +157,6 @@ pub fn plot(reels: &[Reel], options: &PlotOptions) -> Result<Picture> {
         columns = combine::one(columns, options.arrange);
     }
     let pen = Pen { theme: if options.dark { &DARK } else { &LIGHT } };
-    let title = options.title.clone().or_else(|| (reels.len() == 1).then(|| reels[0].name()));
     Painter::new(pen, columns, f64::from(width), cell_px, options.arrange).draw(
         title.as_deref(),
         &specs,
@@ -186,7 +193,8 @@ fn count(setup: &Setup<'_>, specs: &[&'static Spec]) -> Result<(Vec<Option<Shape
     if with_table {
         made.push(Table::of_calls(setup)?);
     }
-    let Gathered { mut shapes, early } = gather(setup.reel, setup.survey, setup.palette.needs_bios(), made)?;
+    let Gathered { mut shapes, early } =
+        gather(setup.reel, setup.survey, setup.squeeze, setup.palette.needs_bios(), made)?;
     let of_calls = if with_table { shapes.pop() } else { None };
     let mut shapes = shapes.into_iter();
     let mut out: Vec<Option<Shape>> = specs.iter().map(|s| drawn(s).then(|| shapes.next()).flatten()).collect();
@@ -215,10 +223,36 @@ fn cell_px(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec]) -> u32 {
 }
 
 /// A common axis for all devices: the union of their used ranges.
-fn offset_axis(surveys: &[Survey], cell_px: u32) -> OffsetAxis {
+fn offset_axis(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec], cell_px: u32) -> Result<OffsetAxis> {
     let mut used = Coverage::default();
     surveys.iter().filter_map(|s| s.device.as_ref()).for_each(|d| used.merge(&d.used));
-    OffsetAxis::new(&used.ranges(), OFFSET_HEIGHT / cell_px, cell_px)
+    let mut axis = OffsetAxis::new(&used.ranges(), OFFSET_HEIGHT / cell_px, cell_px);
+    if specs.iter().any(|s| s.name == "offsets") {
+        occupants::describe(&mut axis, reels, surveys)?;
+    }
+    Ok(axis)
+}
+
+/// What to cut out of the time axis of a single reel.
+fn squeeze(reels: &[Reel], surveys: &[Survey], specs: &[&'static Spec], when: SkipIdle) -> Result<Squeeze> {
+    match (reels, surveys) {
+        ([reel], [survey]) if !specs.iter().any(|s| panels::needs_idle(s)) => Squeeze::of(reel, survey, when),
+        _ => Ok(Squeeze::default()),
+    }
+}
+
+/// The meaning of colours.
+fn color_by(reels: &[Reel], surveys: &[Survey], options: &PlotOptions, together: bool) -> Result<ColorBy> {
+    match options.color_by {
+        _ if together => Ok(ColorBy::Reel),
+        Some(by) => Ok(by),
+        None => Palette::telling(reels, surveys),
+    }
+}
+
+/// The markers at their places on the time axis.
+fn moved(marks: &[Mark], squeeze: &Squeeze) -> Vec<Mark> {
+    marks.iter().map(|m| Mark { ns: squeeze.place(m.ns), name: m.name.clone() }).collect()
 }
 
 /// Makes all reels start where the first of them does, for one axis. Returns the end of the last one.

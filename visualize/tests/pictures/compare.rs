@@ -286,7 +286,7 @@ fn panels_do_not_change_each_other() {
     w.close(m).unwrap();
     let reel = Reel::open(dir.path().join("all.reel")).unwrap();
     let drawn = |panels: Vec<String>, color_by| {
-        let options = PlotOptions { panels, color_by, ..options("offsets", Arrange::SideBySide) };
+        let options = PlotOptions { panels, color_by: Some(color_by), ..options("offsets", Arrange::SideBySide) };
         let svg = plot(std::slice::from_ref(&reel), &options).unwrap().svg();
         images(&svg).into_iter().map(|i| (i.w, i.h, i.map.data().to_vec())).collect::<Vec<_>>()
     };
@@ -330,7 +330,7 @@ fn requests_have_the_colours_of_their_bios() {
         let marks = rows.iter().map(mark).collect();
         let want = Want { time: TIME, rows: (high - low) as u32, layers: layers.clone(), blend: Blend::Most, marks };
         let draw = |panel: &str| {
-            let options = PlotOptions { color_by: by, ..options(panel, Arrange::SideBySide) };
+            let options = PlotOptions { color_by: Some(by), ..options(panel, Arrange::SideBySide) };
             plot(std::slice::from_ref(&reel), &options).unwrap()
         };
         want.check(&format!("latency by {by:?}"), &draw("latency"), 0, &LIGHT, false);

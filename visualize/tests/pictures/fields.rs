@@ -77,7 +77,8 @@ fn setup() -> (tempfile::TempDir, Reel, Vec<Block>, Vec<Op>) {
 }
 
 fn options(panel: &str) -> PlotOptions {
-    PlotOptions { panels: vec![panel.into()], width: Some(500), ..PlotOptions::default() }
+    let color_by = Some(ColorBy::Op);
+    PlotOptions { panels: vec![panel.into()], width: Some(500), color_by, ..PlotOptions::default() }
 }
 
 /// Holds a panel against marks, in both themes.
@@ -135,7 +136,7 @@ fn offsets() {
     let marks = data().map(|b| mark(b, steps(b))).collect();
     let layers = (0..5).map(|i| (Ink::Heat(i), false)).collect();
     let want = Want { time: TIME, rows: OFFSET_ROWS, layers, blend: Blend::Last, marks };
-    check("by latency", &r, &PlotOptions { color_by: ColorBy::Latency, ..options("offsets") }, &want, true);
+    check("by latency", &r, &PlotOptions { color_by: Some(ColorBy::Latency), ..options("offsets") }, &want, true);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ioreel_traces::{
     manifest::{Kind, Ledger, Loss},
     rows::{Block, Op},
 };
-use ioreel_visualize::{Arrange, ColorBy, PlotOptions, model::survey::Choice, panel_names, plot};
+use ioreel_visualize::{Arrange, ColorBy, PlotOptions, SkipIdle, model::survey::Choice, panel_names, plot};
 
 fn out(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("gallery");
@@ -152,7 +152,7 @@ fn every_panel() {
     draw("all-diff", &both, &PlotOptions { arrange: Arrange::Difference, dark: true, ..all.clone() });
     draw("all-side", &both, &all);
     for (name, color_by) in [("latency", ColorBy::Latency), ("process", ColorBy::Process), ("reel", ColorBy::Reel)] {
-        draw(&format!("by-{name}"), &both, &PlotOptions { color_by, ..PlotOptions::default() });
+        draw(&format!("by-{name}"), &both, &PlotOptions { color_by: Some(color_by), ..PlotOptions::default() });
     }
     let odd = PlotOptions { panels: vec!["offsets".into(), "nonsense".into()], ..PlotOptions::default() };
     let error = plot(&both, &odd).unwrap_err().to_string();
@@ -235,8 +235,12 @@ fn the_quiet_at_the_end_is_not_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let rows = || vec![block("write", 0, MS, 0, 64), block("write", 1200 * MS, MS, 64, 64)];
     let r = reel(dir.path(), "quiet", manifest("ext4", S, 20 * S), rows(), Vec::new());
-    let svg = plot(&[r], &PlotOptions::default()).unwrap().svg();
+    let options = PlotOptions { skip_idle: SkipIdle::Never, ..PlotOptions::default() };
+    let svg = plot(std::slice::from_ref(&r), &options).unwrap().svg();
     assert!(svg.contains(">time, ms (rates per 5.00 ms)<") && svg.contains("1.00 s + 20.0 s settling"));
+    // Between the two requests there is nothing either.
+    let cut = plot(&[r], &PlotOptions::default()).unwrap().svg();
+    assert!(cut.contains("quiet stretches cut out") && cut.contains("1.20 s quiet"), "{cut}");
 }
 
 #[test]

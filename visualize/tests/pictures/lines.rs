@@ -179,6 +179,29 @@ fn rates_of_calls() {
     }
 }
 
+/// Calls in progress: a call counts for as long as it runs, on top of the kinds before it.
+#[test]
+fn time_in_calls_is_stacked() {
+    let (_dir, r, _, ops) = setup();
+    let d = draw(&r, "call-time");
+    let kinds = [
+        ("read", Ink::Read),
+        ("write", Ink::Write),
+        ("fsync", Ink::Flush),
+        ("openat", Ink::Other),
+        ("lseek", Ink::Grey),
+    ];
+    for (n, (name, ink)) in kinds.iter().enumerate() {
+        let below: Vec<&str> = kinds[..=n].iter().map(|k| k.0).collect();
+        d.check(name, *ink, &|from, to| {
+            let to = to.min(T);
+            let within = |o: &Op| ((o.start_ns + o.dur_ns).min(to) - o.start_ns.max(from)).max(0);
+            let held: i64 = ops.iter().filter(|o| below.contains(&&*o.op)).map(within).sum();
+            held as f64 / (to - from) as f64
+        });
+    }
+}
+
 #[test]
 fn depth_is_of_every_moment() {
     let (_dir, r, blocks, _) = setup();

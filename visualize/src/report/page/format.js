@@ -19,6 +19,11 @@ function bytes(size) {
   return unit === 0 ? `${Math.round(n)} B` : `${value.toFixed(1)} ${units[unit]}`;
 }
 
+// 1.50 MiB/s
+function mibPerSecond(size, seconds) {
+  return `${plain(size / 1048576 / Math.max(seconds, 1e-9), 2)} MiB/s`;
+}
+
 function duration(ns) {
   const n = Math.abs(ns);
   if (n < 1e3) return `${Math.round(ns)} ns`;

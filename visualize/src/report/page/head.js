@@ -24,9 +24,22 @@ function drawHead() {
   fact('file systems', mounts.join(', ') + (real.length > 4 ? `, and ${real.length - 4} more` : ''));
   fact('made', about.realtime_ns > 0 ? new Date(about.realtime_ns / 1e6).toISOString().replace('T', ' ').slice(0, 19) + ' UTC' : '');
   fact('on', about.host ? `${readable(about.host)}, Linux ${readable(about.kernel)}, ${about.cpus} CPUs, ${bytes(about.mem_bytes)}` : '');
-  notices(about, index).forEach(([kind, text]) => byId('notices').append(element('li', { class: kind }, text)));
+  drawNotices(notices(about, index));
   drawFindings(about.findings);
   byId('foot').textContent = `${about.kind}, made by ${readable(about.tool)}. This page loads nothing and sends nothing.`;
+}
+
+// What is missing stands in the open; the rest is folded behind its count.
+function drawNotices(all) {
+  const item = ([kind, text]) => element('li', { class: kind }, text);
+  const alarms = all.filter(([kind]) => kind === 'alarm');
+  const others = all.filter(([kind]) => kind !== 'alarm');
+  const numbers = [['warning', 'warning'], ['info', 'note']].map(([kind, word]) => [others.filter((n) => n[0] === kind).length, word]);
+  byId('alarms').append(...alarms.map(item));
+  byId('alarms').hidden = alarms.length === 0;
+  byId('notes').hidden = others.length === 0;
+  byId('notes').querySelector('summary').textContent = numbers.filter(([n]) => n > 0).map(([n, word]) => `${count(n)} ${word}${n === 1 ? '' : 's'}`).join(' · ');
+  byId('notes').querySelector('ul').append(...others.map(item));
 }
 
 // What is lost, unknown or left out: [kind, sentence].

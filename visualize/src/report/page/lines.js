@@ -125,13 +125,13 @@ class Throughput extends LinePanel {
     return out;
   }
   step(least) {
-    return niceStep(least / 1e6) * 1e6;
+    return niceStep(least / 1048576) * 1048576;
   }
   label(v) {
-    return v === 0 ? '0' : `${brief(v / 1e6)} MB/s`;
+    return v === 0 ? '0' : `${brief(v / 1048576)} MiB/s`;
   }
   text(v) {
-    return `${plain(v / 1e6, v < 1e8 ? 2 : 1)} MB/s`;
+    return mibPerSecond(v, 1);
   }
 }
 
@@ -141,8 +141,8 @@ class Seeks extends RatePanel {
       id: 'seeks', title: 'Requests and seeks',
       legend: [
         { key: 'requests', label: 'requests completed', color: 'misc' },
-        { key: 'exact', label: 'seeks.exact', color: 'flush', dashed: true },
-        { key: 'sw64k', label: 'seeks.sw64k', color: 'flush' },
+        { key: 'exact', label: 'adjacent seeks (seeks.exact)', color: 'flush', dashed: true },
+        { key: 'sw64k', label: 'far seeks, over 64 KiB (seeks.sw64k)', color: 'flush' },
       ],
     });
   }
@@ -153,8 +153,8 @@ class Seeks extends RatePanel {
     const requests = r.reads.map((n, i) => n + r.writes[i] + r.others[i]);
     return [
       { key: 'requests', label: 'requests', values: requests, bins: r.bins, color: 'misc', thin: true, fill: true },
-      { key: 'exact', label: 'seeks.exact', values: r.seeks_exact, bins: r.bins, color: 'flush', thin: true, dash: [3, 2] },
-      { key: 'sw64k', label: 'seeks.sw64k', values: r.seeks_sw64k, bins: r.bins, color: 'flush' },
+      { key: 'exact', label: 'adjacent seeks (seeks.exact)', values: r.seeks_exact, bins: r.bins, color: 'flush', thin: true, dash: [3, 2] },
+      { key: 'sw64k', label: 'far seeks, over 64 KiB (seeks.sw64k)', values: r.seeks_sw64k, bins: r.bins, color: 'flush' },
     ];
   }
 }

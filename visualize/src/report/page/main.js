@@ -35,7 +35,7 @@ async function start() {
   byId('in').addEventListener('click', () => { pushHistory(); zoomAt((view.from + view.to) / 2, 0.5); });
   byId('zoom').addEventListener('click', zoomToSelection);
   byId('clear').addEventListener('click', () => select(null));
-  view.listeners.push(draw);
+  view.listeners.push(() => draw(false));
   window.addEventListener('resize', changed);
   window.addEventListener('hashchange', readAddress);
   darkQuery.addEventListener('change', () => {
@@ -45,23 +45,24 @@ async function start() {
   // Paper is white.
   window.addEventListener('beforeprint', () => {
     theme = LIGHT;
-    draw();
+    byId('notes').open = true;
+    draw(true);
   });
   window.addEventListener('afterprint', () => {
     theme = darkQuery.matches ? DARK : LIGHT;
-    draw();
+    draw(true);
   });
   readAddress();
-  draw();
+  draw(true);
   document.documentElement.dataset.ready = 'yes';
 }
 
 let addressTimer = 0;
 let numbersTimer = 0;
 
-function draw() {
+function draw(all) {
   drawOverview();
-  drawPanels();
+  drawPanels(all);
   drawBand();
   if (hovered) refreshTip();
   const step = (view.to - view.from) / 1000;

@@ -232,12 +232,34 @@ function fitText(g, text, room) {
   return `…${text.slice(low)}`;
 }
 
-function drawPanels() {
+function drawPanel(panel) {
+  panel.outside = [];
+  panel.draw();
+  panel.flushLabels();
+}
+
+function isInSight(panel) {
+  const box = panel.root.getBoundingClientRect();
+  return box.bottom > 0 && box.top < window.innerHeight;
+}
+
+let laterTimer = 0;
+
+// Draws what is in sight. The rest follows, one panel at a time, when the window has stopped moving, unless `all` are
+// wanted now.
+function drawPanels(all) {
   panels.forEach((panel, i) => {
     panel.timeAxis = i === panels.length - 1 || panel.tall === true;
     panel.namesMarks = i === 0;
-    panel.outside = [];
-    panel.draw();
-    panel.flushLabels();
   });
+  const later = panels.filter((panel) => !all && !isInSight(panel));
+  panels.filter((panel) => !later.includes(panel)).forEach(drawPanel);
+  clearTimeout(laterTimer);
+  const next = () => {
+    const panel = later.shift();
+    if (!panel) return;
+    drawPanel(panel);
+    laterTimer = setTimeout(next, 0);
+  };
+  laterTimer = setTimeout(next, 80);
 }

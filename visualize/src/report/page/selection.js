@@ -75,6 +75,9 @@ function drawSelection() {
     lists.push({ kind: { calls: 'operations', bios: 'bios', device: 'requests' }[source.kind], source, sum });
     tiles.append(tile(name, source, sum, range, seconds, data));
   }
+  const ofCalls = lists.find((l) => l.kind === 'operations');
+  // A sample does not tell what a selection lacks.
+  limitTables(data, data.calls, selected && ofCalls && ofCalls.source.singles.complete ? ofCalls.sum.events : null);
   const chosen = lists.find((l) => l.kind === listed.kind) || lists[0];
   root.replaceChildren(element('div', { class: 'panel-head' }, title, when), tiles);
   if (chosen) root.append(...eventList(data, chosen, lists));
@@ -88,11 +91,11 @@ function tile(name, source, sum, range, seconds, data) {
   if (source.singles.complete) {
     rows.push([name, `${count(sum.n)} (${plain(sum.n / Math.max(seconds, 1e-9), 0)}/s)`]);
     for (const [key, layer] of sum.layers) {
-      const rate = layer.bytes > 0 ? `, ${bytes(layer.bytes)}, ${plain(layer.bytes / 1e6 / Math.max(seconds, 1e-9), 1)} MB/s` : '';
+      const rate = layer.bytes > 0 ? `, ${bytes(layer.bytes)}, ${mibPerSecond(layer.bytes, seconds)}` : '';
       rows.push([key, `${count(layer.n)}${rate}`]);
     }
     for (const [name, moved] of sum.others) rows.push([`bytes of ${name}`, bytes(moved)]);
-    if (source.kind === 'device') rows.push(['seeks.exact, sw64k', `${count(sum.seeks)}, ${count(sum.seeks64k)}`]);
+    if (source.kind === 'device') rows.push(['adjacent seeks, far seeks', `${count(sum.seeks)}, ${count(sum.seeks64k)}`]);
     if (sum.errors) rows.push(['failed', count(sum.errors)]);
     rows.push(['p50, p99, max', `${quantile(0.5)}, ${quantile(0.99)}, ${quantile(1)}`]);
   } else if (range.panel) {
@@ -101,10 +104,10 @@ function tile(name, source, sum, range, seconds, data) {
   } else {
     const b = summariseBins(data, source, range);
     rows.push([name.replace(/issued|entered/, 'ended'), `${count(b.n)} (${plain(b.n / Math.max(b.seconds, 1e-9), 0)}/s), in whole bins`]);
-    rows.push(['read', `${bytes(b.read)}, ${plain(b.read / 1e6 / Math.max(b.seconds, 1e-9), 1)} MB/s`]);
-    rows.push(['written', `${bytes(b.write)}, ${plain(b.write / 1e6 / Math.max(b.seconds, 1e-9), 1)} MB/s`]);
+    rows.push(['read', `${bytes(b.read)}, ${mibPerSecond(b.read, b.seconds)}`]);
+    rows.push(['written', `${bytes(b.write)}, ${mibPerSecond(b.write, b.seconds)}`]);
     for (const [name, moved] of b.others) rows.push([`bytes of ${name}`, bytes(moved)]);
-    if (b.seeks64k !== null) rows.push(['seeks.sw64k', count(b.seeks64k)]);
+    if (b.seeks64k !== null) rows.push(['far seeks', count(b.seeks64k)]);
   }
   const list = element('dl', { 'data-tile': source.kind });
   for (const [key, text] of rows) list.append(element('dt', {}, key), element('dd', {}, text));
@@ -132,7 +135,7 @@ function eventList(data, chosen, lists) {
   for (const i of events.slice(0, LISTED)) {
     const cells = cellsOf(data, source, i);
     const tr = element('tr', { class: 'pick', title: 'Show it', on: { click: () => jumpTo(s.at[i], s.took[i]) } });
-    cells.forEach((text, k) => tr.append(element('td', { class: numbers.includes(k) ? 'number' : '' }, text)));
+    cells.forEach((text, k) => tr.append(element('td', { class: numbers.includes(k) ? 'number' : text.length > 24 ? 'long' : '' }, text)));
     body.append(tr);
   }
   const head = element('tr', {}, ...names.map((n, k) => element('th', { class: numbers.includes(k) ? 'number' : '' }, n)));

@@ -5,7 +5,7 @@ const UNITS = {
   ns: duration,
   bytes: bytes,
   per_second: (v) => `${plain(v, 1)}/s`,
-  mbps: (v) => `${plain(v, 1)} MB/s`,
+  mbps: (v) => mibPerSecond(v * 1e6, 1),
   ratio: (v) => plain(v, 2),
   share: (v) => `${plain(v * 100, 2)}%`,
   ms: (v) => `${plain(v, 1)} ms`,
@@ -37,6 +37,7 @@ function startTables() {
         col('disk read', (r) => r.disk_read_bytes, bytes), col('disk written', (r) => r.disk_write_bytes, bytes),
       ],
       pick: showFile,
+      within: (r, part) => part.files.has(r.file) || part.paths.has(r.path),
     });
   }
   if (about.processes.length) {
@@ -51,6 +52,7 @@ function startTables() {
         col('began', (r) => r.start_ns, (v) => moment(v, 1e6)),
         col('ended', (r) => r.exit_ns ?? Infinity, (v) => (Number.isFinite(v) ? moment(v, 1e6) : 'after the recording')),
       ],
+      within: (r, part) => part.pids.has(r.pid),
       pick: (r) => {
         show(r.start_ns, r.exit_ns ?? view.base.to, true);
         byId('bar').scrollIntoView({ block: 'start' });
@@ -60,6 +62,7 @@ function startTables() {
   if (about.operations.length) {
     tables.push({
       id: 'operations', title: 'Operations', rows: about.operations,
+      within: (r, part) => part.ops.has(r.op),
       columns: [
         col('operation', (r) => r.op), col('kind', (r) => r.kind),
         col('count', (r) => r.count, count), col('errors', (r) => r.errors, count),
@@ -100,8 +103,31 @@ function startTables() {
 }
 
 const DEFAULT_ROWS = 200;
+// The open table, and the files, processes and operations of the selection that it is limited to.
+const opened = { table: null, filter: '', part: null };
+
+// Limits the tables to what the selected operations concern; null: no limit.
+function limitTables(data, calls, events) {
+  const before = opened.part;
+  opened.part = null;
+  if (events) {
+    const s = calls.singles;
+    const part = { files: new Set(), paths: new Set(), pids: new Set(), ops: new Set() };
+    for (const i of events) {
+      part.ops.add(data.index.ops[s.op[i]]);
+      if (s.task[i] >= 0) part.pids.add(data.index.tasks[s.task[i]][0]);
+      if (s.file[i] >= 0) {
+        part.files.add(calls.lanes.file[s.file[i]]);
+        part.paths.add(calls.lanes.paths[s.file[i]]);
+      }
+    }
+    opened.part = part;
+  }
+  if (opened.table && opened.table.within && (before || opened.part)) fillTable(opened.table, opened.filter);
+}
 
 function openTable(table) {
+  opened.table = table;
   for (const tab of byId('tabs').children) tab.setAttribute('aria-selected', String(tab.dataset.tab === table.id));
   const filter = element('input', { type: 'search', placeholder: 'filter', 'aria-label': `Filter ${table.title}`, on: { input: () => fillTable(table, filter.value) } });
   const told = element('span', { class: 'told' });
@@ -123,12 +149,15 @@ function openTable(table) {
 }
 
 function fillTable(table, filter) {
+  opened.filter = filter;
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (row) => {
     const text = table.columns.map((c) => c.text(c.value(row), row)).join(' ').toLowerCase();
     return words.every((word) => text.includes(word));
   };
   let rows = words.length ? table.rows.filter(fits) : [...table.rows];
+  const limited = Boolean(opened.part && table.within);
+  if (limited) rows = rows.filter((row) => table.within(row, opened.part));
   if (table.order) {
     const { value } = table.columns[table.order.k];
     const sign = table.order.down ? -1 : 1;
@@ -142,6 +171,7 @@ function fillTable(table, filter) {
   });
   const most = table.mostRows || DEFAULT_ROWS;
   table.told.textContent = rows.length > most ? `first ${count(most)} of ${count(rows.length)}` : `${count(rows.length)} rows`;
+  if (limited) table.told.textContent += ', only those of the selection; the numbers are of the whole reel';
   rows = rows.slice(0, most);
   table.body.replaceChildren(...rows.map((row) => {
     const tr = element('tr', table.pick ? { class: 'pick', tabindex: 0, title: 'Show it', on: {
@@ -149,7 +179,9 @@ function fillTable(table, filter) {
       keydown: (e) => { if (e.key === 'Enter') table.pick(row); },
     } } : {});
     for (const c of table.columns) {
-      tr.append(element('td', { class: c.number ? 'number' : '', ...(c.data ? c.data(row) : {}) }, c.text(c.value(row), row)));
+      const text = c.text(c.value(row), row);
+      // Short words stay whole, paths are broken.
+      tr.append(element('td', { class: c.number ? 'number' : text.length > 24 ? 'long' : '', ...(c.data ? c.data(row) : {}) }, text));
     }
     return tr;
   }));
