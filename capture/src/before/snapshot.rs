@@ -5,7 +5,7 @@ use std::{
     fs::{self, Metadata},
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -91,12 +91,11 @@ fn device_number(dev: u64) -> i64 {
 }
 
 impl Snapshot {
-    /// Adds the directory `dir`, everything below it on the same file system, and the directories above it. Entries
-    /// that disappear meanwhile are left out. At `bound`, the names farthest from `dir` are missing.
-    pub(crate) fn add(&mut self, dir: &Path, bound: Bound) -> io::Result<()> {
+    /// Adds the directory `dir`, everything below it, and the directories above it. What is mounted at `closed` places
+    /// is left out, as are entries that disappear meanwhile. At `bound`, the names farthest from `dir` are missing.
+    pub(crate) fn add(&mut self, dir: &Path, bound: Bound, closed: &HashSet<PathBuf>) -> io::Result<()> {
         let dir = dir.canonicalize()?;
         let meta = fs::symlink_metadata(&dir)?;
-        let device = meta.dev();
         let deadline = Instant::now() + bound.time;
         let most = self.entries.len().saturating_add(bound.names);
         for above in dir.ancestors().skip(1) {
@@ -126,7 +125,7 @@ impl Snapshot {
                     continue;
                 };
                 self.insert(&path, &meta);
-                if meta.is_dir() && meta.dev() == device {
+                if meta.is_dir() && !closed.contains(&path) {
                     waiting.push_back(path);
                 }
             }
@@ -185,7 +184,7 @@ mod tests {
 
     fn snapshot(dir: &Path, names: usize) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        snapshot.add(dir, Bound { names, time: Duration::from_secs(60) }).unwrap();
+        snapshot.add(dir, Bound { names, time: Duration::from_secs(60) }, &HashSet::new()).unwrap();
         snapshot
     }
 
@@ -207,7 +206,7 @@ mod tests {
     fn time_is_a_bound() {
         let dir = tree();
         let mut cut = Snapshot::default();
-        cut.add(dir.path(), Bound { names: 1000, time: Duration::ZERO }).unwrap();
+        cut.add(dir.path(), Bound { names: 1000, time: Duration::ZERO }, &HashSet::new()).unwrap();
         assert!(cut.cut.len() == 1 && cut.listed.is_empty());
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod signals;
 pub(crate) mod symbols;
 
 use std::{
+    collections::{HashMap, HashSet},
     ffi::CString,
     fs, io,
     os::unix::fs::FileTypeExt,
@@ -69,6 +70,16 @@ pub fn possible_cpus() -> usize {
 /// All mounts in this process's mount namespace, in mount order. Sizes stay empty, so that no file system is queried.
 pub fn mounts() -> Vec<Mount> {
     ioreel_traces::host::mounts()
+}
+
+/// Places where file systems are mounted that a look at a tree does not enter: virtual ones, and those that other programs
+/// or machines serve, which may not answer.
+pub(crate) fn not_walked(mounts: &[Mount]) -> HashSet<PathBuf> {
+    // The last mount at a place covers the others.
+    let topmost: HashMap<&str, &Mount> = mounts.iter().map(|m| (m.mountpoint.as_str(), m)).collect();
+    let is_walked = |m: &Mount| matches!(&*m.fstype, "tmpfs" | "overlay") || !disks_of(m).is_empty();
+    let closed = topmost.into_iter().filter(|(_, m)| !is_walked(m));
+    closed.map(|(place, _)| ioreel_traces::host::os_path(place)).collect()
 }
 
 /// Whole disks behind a mounted file system: the disk of its own device, of its journal, log or real-time device, all

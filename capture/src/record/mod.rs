@@ -247,7 +247,7 @@ pub fn record(config: &Config) -> Result<Outcome, CaptureError> {
     manifest.containers.clone_from(&config.containers);
     leave_own_output_out(&mut writer, &session, &config.output, &mounts)?;
 
-    let snapshot = take_snapshot(config, &plan.target, &mut manifest)?;
+    let snapshot = take_snapshot(config, &plan.target, &mut manifest, &mounts)?;
     not_interrupted()?;
     if devices.is_empty() {
         let tables = session.tables()?;

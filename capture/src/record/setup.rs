@@ -83,15 +83,19 @@ pub(super) fn take_snapshot(
     config: &Config,
     target: &Targets,
     manifest: &mut Manifest,
+    mounts: &[Mount],
 ) -> Result<Snapshot, CaptureError> {
     let mut snapshot = Snapshot { extents: config.extents.then(Extents::default), ..Snapshot::default() };
+    let closed = host::not_walked(mounts);
     for dir in &config.snapshot {
-        snapshot.add(dir, Bound::ASKED).map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
+        snapshot
+            .add(dir, Bound::ASKED, &closed)
+            .map_err(|source| CaptureError::Snapshot { path: dir.clone(), source })?;
     }
     for (pid, bound) in target.pids().iter().filter_map(|pid| Some((pid, config.snapshot_cwd?))) {
         if let Ok(cwd) = fs::read_link(format!("/proc/{pid}/cwd")) {
             // If the working directory was deleted, there is no tree.
-            let _ = snapshot.add(&cwd, bound);
+            let _ = snapshot.add(&cwd, bound, &closed);
         }
     }
     if let Ok(output) = config.output.canonicalize() {

@@ -8,7 +8,7 @@ use crate::{
     harness::{
         assert_valid, ioreel,
         mount::{DEFAULT_SIZE_BYTES, Fs, Mounted},
-        record, run, succeed, temp_dir, text,
+        record, run, succeed, temp_dir, text, tree,
     },
     replaying::replays::replays_to,
 };
@@ -148,6 +148,34 @@ pub(crate) fn beyond_the_snapshot() {
     assert!(!found.manifest.snapshot.unwrap().partial, "{:?}", found.manifest.warnings);
     assert!(!found.manifest.warnings.iter().any(|w| w.contains("--snapshot-limit")));
     replays_to(Fs::Xfs, &reel, &work);
+}
+
+/// Subvolumes and mounts below the working directory belong to it, used or not.
+pub(crate) fn below_the_working_directory() {
+    let (mount, other, out) =
+        (Mounted::new(Fs::Btrfs, DEFAULT_SIZE_BYTES), Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES), temp_dir());
+    let (work, reel) = (mount.path().join("work"), out.path().join("below.reel"));
+    fs::create_dir_all(work.join("bound")).unwrap();
+    succeed(Command::new("btrfs").args(["subvolume", "create", text(&work.join("volume"))]));
+    many_files(&work.join("volume/d"));
+    many_files(&other.path().join("d"));
+    succeed(Command::new("mount").args(["--bind", text(other.path()), text(&work.join("bound"))]));
+    let recorded =
+        run(record(&reel, &["--settle", "none"], &["sh", "-c", "echo x >f; rm volume/d/8 bound/d/8"])
+            .current_dir(&work));
+    let replayed = std::panic::catch_unwind(|| {
+        assert!(recorded.status.success());
+        assert_valid(&reel);
+        let target = Mounted::new(Fs::Xfs, DEFAULT_SIZE_BYTES);
+        let words =
+            ["replay", text(&reel), "--target", text(target.path()), "--root", text(&work), "--max-own-lateness", "1h"];
+        succeed(&mut ioreel(words));
+        let copy = target.path().join(work.strip_prefix("/").unwrap());
+        assert_eq!(tree(&copy.join("bound/d")), tree(&work.join("bound/d")));
+        assert_eq!(tree(&copy.join("volume/d")), tree(&work.join("volume/d")));
+    });
+    succeed(Command::new("umount").arg(work.join("bound")));
+    replayed.unwrap_or_else(|failure| std::panic::resume_unwind(failure));
 }
 
 /// An anonymised recording looks at the tree, too.

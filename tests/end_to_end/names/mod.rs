@@ -35,6 +35,7 @@ pub(crate) fn add_to(list: &mut Tests) {
         final_tree::not_looked_at
         final_tree::hashed_names
         final_tree::filtered
+        final_tree::below_the_working_directory
         final_tree::beyond_the_snapshot
     }
 }

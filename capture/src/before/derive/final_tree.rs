@@ -9,7 +9,7 @@ use std::{
     fs::{self, Metadata},
     io::ErrorKind,
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -79,7 +79,6 @@ struct Directory {
     path: String,
     /// Its path before the recording, if its content then is not known.
     old: Option<String>,
-    dev: u64,
     /// Index in the rows.
     row: usize,
 }
@@ -96,6 +95,8 @@ struct Look<'a> {
     with_reel: Option<&'a str>,
     disk: &'a Disk,
     output: Option<String>,
+    /// Mount points that are not entered.
+    closed: HashSet<PathBuf>,
     /// Places whose mount has changed.
     changed_mounts: Vec<String>,
     /// Device and inode numbers of the recorder's own output.
@@ -111,6 +112,7 @@ pub(super) fn look(d: &Deriver, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
     let names = &d.names;
     let elapsed = Duration::from_nanos(at_end.elapsed_ns.max(0) as u64);
     let output = at_end.output.canonicalize().map(|p| text::from_bytes(p.as_os_str().as_encoded_bytes()));
+    let mounts = host::mounts();
     let mut look = Look {
         names,
         cut: &d.cut,
@@ -120,7 +122,8 @@ pub(super) fn look(d: &Deriver, disk: &Disk, at_end: AtEnd<'_>) -> FinalTree {
         with_reel: d.with_reel.as_deref(),
         disk,
         output: output.ok().map(|path| disk.name_of(&path)),
-        changed_mounts: changed_mounts(at_end.mounts, &host::mounts()).iter().map(|p| disk.name_of(p)).collect(),
+        changed_mounts: changed_mounts(at_end.mounts, &mounts).iter().map(|p| disk.name_of(p)).collect(),
+        closed: host::not_walked(&mounts),
         own: own_output(),
         deadline: Instant::now() + MOST_TIME,
         attribute_bytes: 0,
@@ -203,19 +206,19 @@ impl<'a> Look<'a> {
         let row = self.disk.row(clear, &meta, "derived");
         let at = self.push(&row, &meta);
         let was_listed = |path: &str| self.names.is_listed(path) || self.with_reel == Some(path);
-        if !meta.is_dir() {
+        if !meta.is_dir() || self.closed.contains(clear) {
             return;
         }
         if !made && !was_listed(path) && self.cut.iter().any(|dir| is_at_or_below(path, dir)) {
             let old = Some(path.to_owned());
-            self.waiting.push(Directory { path: path.to_owned(), old, dev: meta.dev(), row: at });
+            self.waiting.push(Directory { path: path.to_owned(), old, row: at });
         } else if made || was_listed(path) {
             // Few directories are moved, and a search takes time in proportion to the moves.
             let mut at_or_above = Path::new(path).ancestors().filter_map(Path::to_str);
             let is_moved = made && at_or_above.any(|dir| self.moved_to.contains(dir));
             let old = if is_moved { self.names.origin(path) } else { None };
             let old = old.filter(|old| !was_listed(old));
-            self.waiting.push(Directory { path: path.to_owned(), old, dev: meta.dev(), row: at });
+            self.waiting.push(Directory { path: path.to_owned(), old, row: at });
         }
     }
 
@@ -247,8 +250,8 @@ impl<'a> Look<'a> {
             if let Some(old) = old.as_ref().filter(|old| !self.names.was_there(old)) {
                 self.out.moved.push(Moved { old: old.clone(), row });
             }
-            if meta.is_dir() && meta.dev() == dir.dev {
-                self.waiting.push(Directory { path, old, dev: dir.dev, row: at });
+            if meta.is_dir() && !self.closed.contains(&clear) {
+                self.waiting.push(Directory { path, old, row: at });
             }
         }
     }
