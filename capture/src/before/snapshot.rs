@@ -105,9 +105,16 @@ impl Snapshot {
         }
         self.insert(&dir, &meta);
         let asked = text::from_bytes(dir.as_os_str().as_bytes()).to_string();
+        let mut is_cut = false;
         let mut waiting = VecDeque::from([dir]);
         while let Some(dir) = waiting.pop_front() {
-            let Ok(names) = fs::read_dir(&dir) else { continue };
+            let names = match fs::read_dir(&dir) {
+                Ok(names) => names,
+                Err(e) => {
+                    is_cut |= e.kind() != io::ErrorKind::NotFound;
+                    continue;
+                }
+            };
             let mut whole = true;
             for name in names {
                 // The caller checks for the signal too.
@@ -120,9 +127,14 @@ impl Snapshot {
                     return Ok(());
                 }
                 let found = name.and_then(|name| Ok((name.path(), name.metadata()?)));
-                let Ok((path, meta)) = found else {
-                    whole = false;
-                    continue;
+                let (path, meta) = match found {
+                    Ok(found) => found,
+                    Err(e) => {
+                        whole = false;
+                        // It exists, but its path is too long, or the file system does not answer.
+                        is_cut |= e.kind() != io::ErrorKind::NotFound;
+                        continue;
+                    }
                 };
                 self.insert(&path, &meta);
                 if meta.is_dir() && !closed.contains(&path) {
@@ -132,6 +144,9 @@ impl Snapshot {
             if whole {
                 self.listed.insert(text::from_bytes(dir.as_os_str().as_bytes()).to_string());
             }
+        }
+        if is_cut {
+            self.cut.push(asked);
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl LeftOut {
         if self.unseen > 0 {
             let n = self.unseen;
             parts.push(format!(
-                "{n} names were not looked at when the recording ended (something else is mounted there)"
+                "{n} names were not looked at when the recording ended (something else is mounted there, or the path is too long)"
             ));
         }
         if self.lacks_unused {

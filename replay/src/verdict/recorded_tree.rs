@@ -66,11 +66,11 @@ impl RecordedTree {
             if !roots.contain(&path) || !is_canonical(&path) {
                 continue;
             }
+            out.unseen += i64::from(row.kind == "unseen");
             if path.len() > PATH_BYTES {
                 out.not_complete_above(&path);
                 continue;
             }
-            out.unseen += i64::from(row.kind == "unseen");
             if let Some(link) = row.link_id {
                 *out.links.entry(link).or_default() += 1;
             }
