@@ -1,8 +1,11 @@
 //! The final tree: what the names of the snapshot and of the operations lead to when a recording ends, and what else is
-//! in the directories whose whole content is known.
+//! in the directories whose whole content was known at the start.
 //!
 //! It holds what the operations cannot tell: effects of programs that are not recorded, of the kernel, and of privileges
 //! and mount options that the recorder does not follow.
+//!
+//! The same look finds what the initial tree lacks: the content of directories that the workload moved from places that
+//! no snapshot saw, and of those that the snapshot did not reach in time.
 
 use std::{
     collections::HashSet,
@@ -11,6 +14,12 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
+};
+
+use ioreel_traces::{
+    manifest::Mount,
+    rows::{FinalName, Tree},
+    text,
 };
 
 use super::{Deriver, is_virtual, rows::Disk};
@@ -24,11 +33,6 @@ const ABSENT: &str = "absent";
 const UNSEEN: &str = "unseen";
 /// The reel itself.
 const REEL: &str = "reel";
-use ioreel_traces::{
-    manifest::Mount,
-    rows::{FinalName, Tree},
-    text,
-};
 
 /// Where the look at the final tree ends. A larger tree is cut, and the manifest says so.
 const MOST_NAMES: usize = 2_000_000;
@@ -158,7 +162,7 @@ fn is_at_or_below(path: &str, dir: &str) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl<'a> Look<'a> {
+impl Look<'_> {
     fn is_cut(&mut self) -> bool {
         let is_full = self.out.rows.len() >= MOST_NAMES || self.attribute_bytes >= MOST_ATTRIBUTE_BYTES;
         self.out.cut |= is_full || Instant::now() > self.deadline || signals::waiting_end().is_some();
@@ -229,7 +233,10 @@ impl<'a> Look<'a> {
             self.is_rest_left = true;
             return;
         }
-        let Some(children) = self.disk.children(&dir.path) else { return };
+        let Some(children) = self.disk.children(&dir.path) else {
+            self.is_rest_left |= dir.old.is_some();
+            return;
+        };
         self.out.rows[dir.row].complete = Some(1);
         for child in children {
             if self.is_cut() {
