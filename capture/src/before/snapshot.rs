@@ -16,7 +16,11 @@ use ioreel_traces::{
     xattrs::{self, Attributes},
 };
 
-use crate::{assemble::kind_of, before::extents::Extents, host::signals};
+use crate::{
+    assemble::kind_of,
+    before::extents::Extents,
+    host::{listing, signals},
+};
 
 /// Extended attributes that a look at a tree takes at most, bytes.
 pub(crate) const MOST_ATTRIBUTE_BYTES: usize = 128 << 20;
@@ -108,7 +112,7 @@ impl Snapshot {
         let mut is_cut = false;
         let mut waiting = VecDeque::from([dir]);
         while let Some(dir) = waiting.pop_front() {
-            let names = match fs::read_dir(&dir) {
+            let names = match listing::children(&dir) {
                 Ok(names) => names,
                 Err(e) => {
                     is_cut |= e.kind() != io::ErrorKind::NotFound;
@@ -126,7 +130,7 @@ impl Snapshot {
                     self.cut.push(asked);
                     return Ok(());
                 }
-                let found = name.and_then(|name| Ok((name.path(), name.metadata()?)));
+                let found = name.and_then(|path| fs::symlink_metadata(&path).map(|meta| (path, meta)));
                 let (path, meta) = match found {
                     Ok(found) => found,
                     Err(e) => {

@@ -8,6 +8,7 @@ pub mod containers;
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod layout;
+pub(crate) mod listing;
 pub(crate) mod mount_sizes;
 pub(crate) mod signals;
 pub(crate) mod symbols;

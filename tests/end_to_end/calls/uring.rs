@@ -139,7 +139,7 @@ pub(crate) fn every_request_is_seen(fs: Fs) {
     assert_eq!(tasks.len(), 3, "the program, its thread and its child: {tasks:?}");
     let target = Mounted::new(fs, DEFAULT_SIZE_BYTES);
     // Of an attribute set by a request, the value is not recorded.
-    replays_alike_except(fs.name(), &path, target.path(), "max", 1, &["/data: extended attributes user.ioreel "]);
+    replays_alike_except(fs.name(), &path, target.path(), "max", 1, &["/data: extended attributes user.ioreel="]);
 }
 
 /// fio's own counts, for plain, polled and fixed requests.

@@ -25,7 +25,7 @@ use ioreel_traces::{
 use super::{Deriver, is_virtual, rows::Disk};
 use crate::{
     before::{namespace::Names, snapshot::MOST_ATTRIBUTE_BYTES},
-    host::{self, signals},
+    host::{self, listing, signals},
 };
 
 /// Words of `kind` for names that are not there, and for those that were not looked at.
@@ -189,7 +189,7 @@ impl Look<'_> {
 
     /// The status of a name. If there is none, a row says so.
     fn status(&mut self, path: &str, clear: Option<&Path>) -> Option<Metadata> {
-        match clear.map(fs::symlink_metadata) {
+        match clear.map(listing::current_status) {
             Some(Ok(meta)) => return Some(meta),
             Some(Err(e)) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 self.push_without_look(path, ABSENT);

@@ -11,7 +11,7 @@ use std::{
 use ioreel_traces::{anonymize::Anonymizer, host, rows::Tree, text, text::Text, writer::Names as MappedNames, xattrs};
 
 use super::{Changes, Clue, Deriver, final_tree::Moved, is_virtual};
-use crate::before::snapshot::Snapshot;
+use crate::{before::snapshot::Snapshot, host::listing};
 
 /// The disk, accessed by the names of the reel, which are hashes if the reel is anonymised.
 pub(super) struct Disk {
@@ -59,9 +59,10 @@ impl Disk {
 
     /// What is in the directory `path` now, by its paths in the reel and on disk; `None` if it cannot be listed.
     pub(super) fn children(&self, path: &str) -> Option<impl Iterator<Item = io::Result<(String, PathBuf)>>> {
-        let entries = fs::read_dir(self.clear(path)?).ok()?;
+        let dir = self.clear(path)?;
+        let entries = listing::children(&dir).ok()?;
         Some(entries.map(|entry| {
-            let clear = entry?.path();
+            let clear = entry?;
             Ok((self.name_of(&text::from_bytes(clear.as_os_str().as_encoded_bytes())), clear))
         }))
     }
