@@ -249,7 +249,11 @@ impl Look<'_> {
             if self.names.is_there(&path) || self.leaves_out(&path) {
                 continue;
             }
-            let Some(meta) = self.status(&path, Some(&clear)) else { continue };
+            let Some(meta) = self.status(&path, Some(&clear)) else {
+                let is_unseen = self.out.rows.last().is_some_and(|row| row.kind == *UNSEEN);
+                self.is_rest_left |= is_unseen && dir.old.is_some();
+                continue;
+            };
             let row = self.disk.row(&clear, &meta, "derived");
             let at = self.push(&row, &meta);
             let name = path.rsplit('/').next().unwrap_or_default();
