@@ -92,6 +92,8 @@ pub struct Call<'a> {
     pub target2: Target,
     /// Offset in the file. The position of a directory is none: on ext4 it is a hash, up to 2^63 - 1.
     pub offset_bytes: Option<i64>,
+    /// Offset in the destination of a copy.
+    pub offset2_bytes: Option<i64>,
     /// Further argument. For an open, bit 0 means that it created the file.
     pub aux: Option<i64>,
     /// Result or -errno.
@@ -149,7 +151,7 @@ impl Source {
     }
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Bytes moved: the result of a read, write or copy.
     pub fn bytes(&self) -> u64 {
         match self.kind {
@@ -169,6 +171,22 @@ impl Call<'_> {
         }
     }
 
+    /// The call as reads and writes of single files: a copy is a read of its source and a write of its destination.
+    pub fn parts(&self) -> impl Iterator<Item = Self> {
+        let (first, second) = match self.kind {
+            Kind::Copy => {
+                let (file, target, offset_bytes) = (self.file2, self.target2, self.offset2_bytes);
+                let none = Self { file2: None, target2: Target::Files, offset2_bytes: None, ..*self };
+                (
+                    Self { kind: Kind::Read, ..none },
+                    Some(Self { kind: Kind::Write, file, target, offset_bytes, ..none }),
+                )
+            }
+            _ => (*self, None),
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+
     /// The errno of a failed call, positive. A negative address of a mapping is not an error.
     pub fn errno(&self) -> Option<i32> {
         self.ret.filter(|r| (-4095..0).contains(r)).map(|r| -r as i32)
@@ -181,7 +199,7 @@ impl Call<'_> {
 }
 
 /// The columns of [`Call`], then those of [`Detail`].
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "op_id",
     "start_ns",
     "dur_ns",
@@ -192,6 +210,7 @@ const COLUMNS: [&str; 17] = [
     "file",
     "file2",
     "offset_bytes",
+    "offset2_bytes",
     "aux",
     "ret",
     "path",
@@ -201,7 +220,7 @@ const COLUMNS: [&str; 17] = [
     "off_cpu_ns",
 ];
 /// Number of columns without details.
-const PLAIN: usize = 12;
+const PLAIN: usize = 13;
 
 /// Calls `each` with every operation, segment by segment. Skips operations of source `lower`, which are part of other
 /// operations on other files and were already counted there. Memory: one batch.
@@ -288,6 +307,7 @@ struct Columns<'a> {
     file: Column<'a>,
     file2: Column<'a>,
     offset_bytes: Column<'a>,
+    offset2_bytes: Column<'a>,
     aux: Column<'a>,
     ret: Column<'a>,
     len_bytes: Column<'a>,
@@ -324,6 +344,7 @@ impl<'a> Columns<'a> {
             file: maybe("file")?,
             file2: maybe("file2")?,
             offset_bytes: maybe("offset_bytes")?,
+            offset2_bytes: maybe("offset2_bytes")?,
             aux: maybe("aux")?,
             ret: maybe("ret")?,
             len_bytes: maybe("len_bytes")?,
@@ -365,6 +386,7 @@ impl<'a> Columns<'a> {
             target: targets.of_file(file),
             target2: targets.of_file(file2),
             offset_bytes: maybe(&self.offset_bytes).filter(|_| has_offset),
+            offset2_bytes: maybe(&self.offset2_bytes),
             aux: maybe(&self.aux),
             ret: maybe(&self.ret),
             detail: Detail {
@@ -376,5 +398,39 @@ impl<'a> Columns<'a> {
                 off_cpu_ns: maybe(&self.off_cpu_ns),
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_a_read_of_one_file_and_a_write_of_the_other() {
+        let (op, read) = (Text::from("copy_file_range"), Text::from("read"));
+        let copy = Call {
+            op_id: 1,
+            op: &op,
+            kind: Kind::Copy,
+            op_index: 0,
+            start_ns: 5,
+            dur_ns: Some(2),
+            task_id: 1,
+            in_flight: false,
+            by_tool: false,
+            file: Some(3),
+            file2: Some(4),
+            target: Target::Files,
+            target2: Target::Files,
+            offset_bytes: Some(100),
+            offset2_bytes: Some(7),
+            aux: None,
+            ret: Some(50),
+            detail: Detail::default(),
+        };
+        let told: Vec<_> = copy.parts().map(|c| (c.kind, c.file, c.offset_bytes, c.bytes(), c.end_ns())).collect();
+        assert_eq!(told, [(Kind::Read, Some(3), Some(100), 50, 7), (Kind::Write, Some(4), Some(7), 50, 7)]);
+        let single = Call { op: &read, kind: Kind::Read, ..copy };
+        assert_eq!(single.parts().map(|c| (c.kind, c.file)).collect::<Vec<_>>(), [(Kind::Read, Some(3))]);
     }
 }

@@ -106,7 +106,7 @@ fn make(s: &Setup<'_>) -> Result<Box<dyn Panel>> {
     } else {
         each_call(s.reel, |c| {
             if !c.by_tool {
-                add(c.end_ns(), touched(c));
+                c.parts().for_each(|part| add(c.end_ns(), touched(&part)));
             }
         })?;
     }
@@ -178,8 +178,10 @@ impl Panel for Files {
     }
 
     fn call(&mut self, c: &Call<'_>) {
-        let layer = self.palette.of_call(c);
-        self.add(layer, touched(c), c.start_ns, c.end_ns());
+        for part in c.parts() {
+            let layer = self.palette.of_call(&part);
+            self.add(layer, touched(&part), c.start_ns, c.end_ns());
+        }
     }
 
     fn bio(&mut self, b: &Bio<'_>) {
