@@ -231,15 +231,17 @@ pub(crate) fn who_holds_a_lock() {
     const WRITER: &str = "
 import os, sys, time
 fd = os.open(sys.argv[1], os.O_WRONLY)
-for _ in range(400):
+open(sys.argv[1] + '.ready', 'w').close()
+while not os.path.exists(sys.argv[1] + '.done'):
     os.pwrite(fd, b'x', 0)
     time.sleep(0.001)
 ";
     let mounted = Mounted::new(Fs::Ext4, DEFAULT_SIZE_BYTES);
     let file = mounted.path().join("one");
+    // Both write at the same time, however long the interpreter takes to start.
     let script = format!(
-        "touch {0}; dd if=/dev/zero of={0} bs=4M count=60 oflag=direct conv=notrunc status=none & \
-         python3 -c \"$1\" {0}; wait",
+        "touch {0}; python3 -c \"$1\" {0} & while [ ! -e {0}.ready ]; do sleep 0.01; done; \
+         dd if=/dev/zero of={0} bs=4M count=60 oflag=direct conv=notrunc status=none; touch {0}.done; wait",
         text(&file)
     );
     let (ops, waits) = calls_and_waits(&["sh", "-c", &script, "sh", WRITER], &["--waits-min", "0ns"]);
