@@ -319,7 +319,7 @@ fn a_finding_speaks_of_commits_only_if_a_sync_rode_on_one() {
     assert!(found.summary.starts_with("The journal's thread writes 1.0 MiB of file data for each sync"), "{found:?}");
 }
 
-/// What `record` ends with is what `info` says of the same reel, to the byte.
+/// `record` ends with the totals that `info` prints for the same reel, to the byte.
 #[test]
 fn brief_totals_are_those_of_the_summary() {
     for name in ["untar", "mail", "compile", "postmark"] {

@@ -25,7 +25,7 @@ pub struct Brief {
 }
 
 impl Brief {
-    /// Reads operations and requests once. Of a rotated reel, counts from the time on from which it is complete.
+    /// Reads operations and requests once. A rotated reel counts from the time on from which it is complete.
     ///
     /// # Errors
     /// When the reel cannot be read.

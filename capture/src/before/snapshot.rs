@@ -95,8 +95,8 @@ fn device_number(dev: u64) -> i64 {
 }
 
 impl Snapshot {
-    /// Adds the directory `dir`, everything below it, and the directories above it. What is mounted at `closed` places
-    /// is left out, as are entries that disappear meanwhile. At `bound`, the names farthest from `dir` are missing.
+    /// Adds the directory `dir`, everything below it, and the directories above it. It leaves out mounts at `closed`
+    /// places, and entries that disappear meanwhile. At `bound`, the names farthest from `dir` are missing.
     pub(crate) fn add(&mut self, dir: &Path, bound: Bound, closed: &HashSet<PathBuf>) -> io::Result<()> {
         let dir = dir.canonicalize()?;
         let meta = fs::symlink_metadata(&dir)?;

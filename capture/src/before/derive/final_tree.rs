@@ -61,7 +61,7 @@ pub(crate) struct AtEnd<'a> {
 pub(super) struct FinalTree {
     /// Sorted by path.
     pub(super) rows: Vec<FinalName>,
-    /// What directories contained that the workload moved as a whole, or that the snapshot did not reach.
+    /// Content of directories that the workload moved as a whole, or that the snapshot did not reach.
     pub(super) moved: Vec<Moved>,
     /// A limit was reached.
     pub(super) cut: bool,

@@ -57,7 +57,7 @@ impl Disk {
         Some(self.row(&clear, &meta, origin))
     }
 
-    /// What is in the directory `path` now, by its paths in the reel and on disk; `None` if it cannot be listed.
+    /// The current entries of the directory `path`: path in the reel, and path on disk. `None` if it cannot be listed.
     pub(super) fn children(&self, path: &str) -> Option<impl Iterator<Item = io::Result<(String, PathBuf)>>> {
         let dir = self.clear(path)?;
         let entries = listing::children(&dir).ok()?;
